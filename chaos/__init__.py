@@ -11,7 +11,7 @@ is imported at its first use: a training script that calls that pays for none of
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
-from chaos.declared import declare
+from chaos.declaration import declare
 
 if TYPE_CHECKING:
     from chaos.api import audit as audit
@@ -27,31 +27,31 @@ __version__ = "0.1.0"
 
 __all__ = ["AuditResult", "Result", "__version__", "audit", "declare", "guard", "run", "scenario"]
 
-_ELSEWHERE = {
+_LAZY_MODULES = {
     "AuditResult": "chaos.audit.result",
     "Result": "chaos.report.result",
     "plans": "chaos.search.plans",
     "scenario": "chaos.pytest_plugin.decorator",
 }
 #: Packages that are called: `chaos.audit(…)` is a function, and `chaos.audit.card` a module.
-_CALLED = ("audit", "guard", "run")
+_CALLABLE_PACKAGES = ("audit", "guard", "run")
 
 
 def __getattr__(name: str) -> object:
-    if name in _CALLED:
+    if name in _CALLABLE_PACKAGES:
         return _import_module(f"chaos.{name}")
-    if name in _ELSEWHERE:
-        return getattr(_import_module(_ELSEWHERE[name]), name)
-    faults = {} if name.startswith("_") else _faults()
+    if name in _LAZY_MODULES:
+        return getattr(_import_module(_LAZY_MODULES[name]), name)
+    faults = {} if name.startswith("_") else _load_faults()
     if name not in faults:
         raise AttributeError(f"module 'chaos' has no attribute {name!r}")
     return faults[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_ELSEWHERE, *_faults()})
+    return sorted({*__all__, *_LAZY_MODULES, *_load_faults()})
 
 
-def _faults() -> dict[str, object]:
-    found: dict[str, object] = _import_module("chaos.scenario_file.from_python").BY_NAME
-    return found
+def _load_faults() -> dict[str, object]:
+    faults: dict[str, object] = _import_module("chaos.scenario_file.from_python").BY_NAME
+    return faults

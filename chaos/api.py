@@ -17,22 +17,22 @@ import typer
 from rich.console import Console
 
 from chaos import settings
-from chaos.audit.group import Question
 from chaos.audit.result import AuditResult
+from chaos.audit.site_category import Question
 from chaos.cli.commands import app
 from chaos.cli.options import REPORTS
 from chaos.cli.python_call import PythonCall
-from chaos.cli.run import backend_to_open
+from chaos.cli.run import find_open_backend
 from chaos.errors import UsageError
 from chaos.extensions import refuse_unusable
 from chaos.harness import Harness
-from chaos.launch.open import open_backend
-from chaos.model.arguments import command_line
+from chaos.launch.backends import open_backend
+from chaos.model.arguments import build_command_line
 from chaos.model.launcher import Launcher, Restart
 from chaos.model.plan import PlanBackend
 from chaos.model.scenario import Acceptable, Sampling, Tier
 from chaos.report.result import Result
-from chaos.report.screen import screen
+from chaos.report.screen import build_console
 from chaos.run.clock import SystemClock
 from chaos.scenario_file.load import find_scenarios
 
@@ -98,14 +98,14 @@ def audit(  # noqa: PLR0913 - one for each option of the command
     for name in ("script", "args", "quiet"):
         del options[name]
     if restart_args is not None:
-        options["restart_args"] = shlex.join(_own(restart_args))
+        options["restart_args"] = shlex.join(_split_script_args(restart_args))
     if tier is not None:
-        options["tier"] = [f"{os.fspath(path)}={of}" for path, of in tier.items()]
-    words = [*_words("audit", options), os.fspath(script)]
-    if own := _own(args):
-        words += ["--", *own]
-    call = PythonCall[AuditResult](["audit", *words], _console(quiet=quiet))
-    _carry_out(call)
+        options["tier"] = [f"{os.fspath(path)}={tier_kind}" for path, tier_kind in tier.items()]
+    words = [*_build_command_words("audit", options), os.fspath(script)]
+    if script_words := _split_script_args(args):
+        words += ["--", *script_words]
+    call = PythonCall[AuditResult](["audit", *words], _build_console(quiet=quiet))
+    _invoke_command(call)
     assert call.result is not None  # set before the command ends without an error
     return call.result
 
@@ -132,74 +132,85 @@ def run(
     `HarnessError` where chaos itself failed. The result shows itself in a notebook.
     """
     refuse_unusable()
-    stated = {"backend": backend, "seed": seed, "reports": reports, "keep_storage": keep_storage}
-    chosen = _settled({name: value for name, value in stated.items() if value is not None})
+    given_options = {
+        "backend": backend,
+        "seed": seed,
+        "reports": reports,
+        "keep_storage": keep_storage,
+    }
+    merged_options = _merge_run_options(
+        {name: value for name, value in given_options.items() if value is not None}
+    )
     files = find_scenarios([Path(scenario)])
     if len(files) != 1:
         raise UsageError(
             f"chaos.run runs one scenario, and {len(files)} are there",
             "Give the path of one file; `chaos run` runs a folder.",
-            place=os.fspath(scenario),
+            location=os.fspath(scenario),
         )
-    console = _console(quiet=quiet)
-    with ExitStack() as opened:
-        executor = opened.enter_context(
-            open_backend(backend_to_open(files, chosen["backend"]), console)
+    console = _build_console(quiet=quiet)
+    with ExitStack() as exit_stack:
+        executor = exit_stack.enter_context(
+            open_backend(find_open_backend(files, merged_options["backend"]), console)
         )
         harness = Harness(
-            Path(chosen["reports"]),
+            Path(merged_options["reports"]),
             console,
             Path.cwd(),
             executor,
             SystemClock(),
-            keep_storage=chosen["keep_storage"],
+            keep_storage=merged_options["keep_storage"],
         )
-        (plan,) = harness.plans(files, seed=chosen["seed"], backend=chosen["backend"])
+        (plan,) = harness.load_plans(
+            files, seed=merged_options["seed"], backend=merged_options["backend"]
+        )
         return Result(harness.run_plan(plan))
 
 
-def _settled(stated: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_run_options(given_options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a run: those that are stated, the project's, and the command's own."""
-    found = {"backend": "ray", "seed": 0, "reports": REPORTS, "keep_storage": False}
-    found |= settings.defaults(["run"])["run"]
+    options = {"backend": "ray", "seed": 0, "reports": REPORTS, "keep_storage": False}
+    options |= settings.load_defaults(["run"])["run"]
     if folder := os.environ.get(settings.REPORTS_ENV):
-        found["reports"] = folder
-    return {**found, **stated}
+        options["reports"] = folder
+    return {**options, **given_options}
 
 
-def _own(args: Args) -> list[str]:
+def _split_script_args(args: Args) -> list[str]:
     """Return the words of a script's own arguments."""
     if isinstance(args, str):
         return shlex.split(args)
-    return command_line(dict(args) if isinstance(args, Mapping) else tuple(args))
+    return build_command_line(dict(args) if isinstance(args, Mapping) else tuple(args))
 
 
-def _console(*, quiet: bool) -> Console:
+def _build_console(*, quiet: bool) -> Console:
     # A notebook's stderr says that it is a terminal, and obeys no cursor; and as HTML each line
     # would be a block of its own. There, lines stay.
-    is_ours = sys.stderr is sys.__stderr__
-    moves = None if is_ours else False
-    return screen(stderr=True, quiet=quiet, force_jupyter=False, force_terminal=moves)
+    is_original_stderr = sys.stderr is sys.__stderr__
+    force_terminal = None if is_original_stderr else False
+    return build_console(
+        stderr=True, quiet=quiet, force_jupyter=False, force_terminal=force_terminal
+    )
 
 
-def _words(command: str, options: Mapping[str, Any]) -> Iterable[str]:
+def _build_command_words(command: str, options: Mapping[str, Any]) -> Iterable[str]:
     """Yield options as a command line has them; each by the command's own parameter."""
-    params = {each.name: each for each in _commands().commands[command].loaded.params}
+    params = {item.name: item for item in _load_commands().commands[command].loaded.params}
     for name, value in options.items():
         param = params[name]
         if isinstance(value, bool):
-            named = param.opts if value else param.secondary_opts
-            yield from named[:1]
+            option_names = param.opts if value else param.secondary_opts
+            yield from option_names[:1]
         elif param.multiple:
-            for each in value:
-                yield from (param.opts[0], os.fspath(each))
+            for item in value:
+                yield from (param.opts[0], os.fspath(item))
         else:
             yield from (param.opts[0], str(value))
 
 
-def _carry_out(call: PythonCall[Any]) -> None:
+def _invoke_command(call: PythonCall[Any]) -> None:
     """Carry out a command as the command line does, with its defaults and its refusals."""
-    commands = _commands()
+    commands = _load_commands()
     try:
         with commands.make_context("chaos", list(call.words), obj=call) as context:
             commands.invoke(context)
@@ -211,5 +222,5 @@ def _carry_out(call: PythonCall[Any]) -> None:
         raise UsageError(error.format_message()) from None
 
 
-def _commands() -> Any:  # noqa: ANN401 - typer's own, which it does not publish
+def _load_commands() -> Any:  # noqa: ANN401 - typer's own, which it does not publish
     return typer.main.get_command(app)

@@ -1,7 +1,7 @@
 """Packages that are functions as well: `chaos.audit(…)` audits, `chaos.audit.card` is a module.
 
-A command's name is that of its package, too. Python sets that attribute of `chaos` whenever
-something below the package is imported, and a function of the name would be lost.
+Importing `chaos.audit.card` makes Python rebind `chaos.audit` to the package, which would overwrite
+a function of that name. So the package itself is made callable.
 """
 
 import inspect
@@ -17,8 +17,8 @@ class CallableModule(ModuleType):
 
     __function_in__: str
 
-    def __call__(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401 - those of the function
-        return self._function(*given, **named)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - those of the function
+        return self._function(*args, **kwargs)
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -31,13 +31,13 @@ class CallableModule(ModuleType):
 
     @property
     def _function(self) -> Callable[..., Any]:
-        found: Callable[..., Any] = getattr(
+        function: Callable[..., Any] = getattr(
             import_module(self.__function_in__), self.__name__.rpartition(".")[2]
         )
-        return found
+        return function
 
 
-def make_callable(package: str, function_in: str = "chaos.api") -> None:
+def make_callable(package: str, function_module: str = "chaos.api") -> None:
     """Make a package callable, by its name: a call is that of its function in another module."""
     sys.modules[package].__class__ = CallableModule
-    sys.modules[package].__function_in__ = function_in  # type: ignore[attr-defined]
+    sys.modules[package].__function_in__ = function_module  # type: ignore[attr-defined]

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
 
-from chaos.installed import install_line
+from chaos.installation import build_install_command
 
 
 class ChaosError(Exception):
@@ -34,11 +34,11 @@ class ChaosError(Exception):
 class UsageError(ChaosError):
     """A mistake that the caller can correct; the message names it, and how."""
 
-    def __init__(self, problem: str, hint: str = "", *, place: str = "") -> None:
+    def __init__(self, problem: str, hint: str = "", *, location: str = "") -> None:
         self.problem = problem
         self.hint = hint
-        self.place = place
-        head = f"{place}: {problem}" if place else problem
+        self.location = location
+        head = f"{location}: {problem}" if location else problem
         super().__init__(f"{head}. {hint}" if hint else head)
 
 
@@ -48,20 +48,20 @@ class ScenarioError(UsageError):
     def __init__(self, path: Path | str, line: int, problem: str, hint: str = "") -> None:
         self.path = Path(path)
         self.line = line
-        super().__init__(problem, hint, place=f"{path}:{line}")
+        super().__init__(problem, hint, location=f"{path}:{line}")
 
 
 class JobError(UsageError):
     """The job under test cannot run even without a fault, so nothing can be judged.
 
-    `said`: the last lines of its own log.
+    `log_lines`: the last lines of its own log.
     """
 
     def __init__(
-        self, problem: str, hint: str = "", *, place: str = "", said: Sequence[str] = ()
+        self, problem: str, hint: str = "", *, location: str = "", log_lines: Sequence[str] = ()
     ) -> None:
-        super().__init__(problem, hint, place=place)
-        self.said = tuple(said)
+        super().__init__(problem, hint, location=location)
+        self.log_lines = tuple(log_lines)
 
 
 class OtherLauncherError(JobError):
@@ -75,13 +75,13 @@ class OtherLauncherError(JobError):
         problem: str,
         hint: str,
         *,
-        place: str,
+        location: str,
         launcher: Literal["torchrun", "python"],
         evidence: str,
     ) -> None:
         self.launcher = launcher
         self.evidence = evidence
-        super().__init__(problem, hint, place=place)
+        super().__init__(problem, hint, location=location)
 
 
 class UnmetNeedError(JobError):
@@ -95,10 +95,10 @@ class MissingExtraError(UnmetNeedError):
     """The job needs a package that an extra of chaos installs, and that is not there."""
 
     @classmethod
-    def of(cls, who: str, what: str, extra: str, *, place: str = "") -> Self:
-        """Return the error for one package; `who` needs it."""
-        problem = f"{who} needs {what}, which is not installed"
-        return cls(problem, install_line(extra), place=place)
+    def from_package(cls, subject: str, package: str, extra: str, *, location: str = "") -> Self:
+        """Return the error for one package; `subject` needs it."""
+        problem = f"{subject} needs {package}, which is not installed"
+        return cls(problem, build_install_command(extra), location=location)
 
 
 class RefusalError(UsageError):
@@ -109,10 +109,10 @@ class NeedsClusterError(RefusalError):
     """The job uses a part of Ray's core that only a cluster has."""
 
     @classmethod
-    def of(cls, what: str) -> Self:
+    def from_feature(cls, feature: str) -> Self:
         """Return the error for one thing, as code names it, with the line that uses it."""
         return cls(
-            f"the job uses {what}, which the embedded backend does not have",
+            f"the job uses {feature}, which the embedded backend does not have",
             "Test it on a local Ray cluster: `chaos init` writes a scenario for the script, and "
             "`chaos run --backend ray` runs it.",
         )
@@ -122,7 +122,7 @@ class LocalModeError(RefusalError):
     """The job trains within its own process, which Ray Train starts no worker for."""
 
     @classmethod
-    def of(cls) -> Self:
+    def create(cls) -> Self:
         """Return the error, with what starts such a job."""
         return cls(
             "the job trains in Ray Train's local mode (ScalingConfig(num_workers=0)), in which "
@@ -136,10 +136,10 @@ class ComputedEarlyError(RefusalError):
     """The script has begun, before its `fit()`, a computation that does not survive a fork."""
 
     @classmethod
-    def of(cls, what: str) -> Self:
+    def from_library(cls, library: str) -> Self:
         """Return the error for one library."""
         return cls(
-            f"the job computes with {what} before its fit(), and in the processes that the "
+            f"the job computes with {library} before its fit(), and in the processes that the "
             "embedded backend forks there it would hang",
             "Compute within the train function, or test it on a local Ray cluster: `chaos run "
             "--backend ray`.",
@@ -150,10 +150,10 @@ class ForeignFileError(RefusalError):
     """An audited job was about to overwrite or remove a file that is not its own."""
 
     @classmethod
-    def of(cls, path: str, act: str) -> Self:
-        """Return the error for one file; `act` is "overwrite" or "remove"."""
+    def from_path(cls, path: str, action: str) -> Self:
+        """Return the error for one file; `action` is "overwrite" or "remove"."""
         return cls(
-            f"the job was about to {act} {path}, which was there before the audit; nothing was "
+            f"the job was about to {action} {path}, which was there before the audit; nothing was "
             "done to it",
             "Have the job write elsewhere, by an option of its own after --, or move the file "
             f"away; or let the audit do it: --allow-writes {path}",
@@ -164,7 +164,7 @@ class RemoteStoreError(RefusalError):
     """An audited job was about to write into an object store that is not on this machine."""
 
     @classmethod
-    def of(cls, path: str) -> Self:
+    def from_path(cls, path: str) -> Self:
         """Return the error for one object."""
         return cls(
             f"the job was about to write {path}, into an object store that is not on this "
@@ -207,9 +207,11 @@ class LoaderLostError(InjectedError):
     """torch's error of a lost loader process, passed on to the job from where its rank was held."""
 
 
-def refusal_in(words: str) -> str | None:
+def parse_refusal(text: str) -> str | None:
     """Return the message of a refusal in a text: `SomeError: …`, with or without a module."""
-    name, colon, rest = words.strip().partition(": ")
-    kinds: list[type[RefusalError]] = [RefusalError, *RefusalError.__subclasses__()]
-    is_one = colon and name.rpartition(".")[2] in {kind.__name__ for kind in kinds}
-    return rest.strip() if is_one else None
+    name, colon, message = text.strip().partition(": ")
+    refusal_types: list[type[RefusalError]] = [RefusalError, *RefusalError.__subclasses__()]
+    is_refusal = colon and name.rpartition(".")[2] in {
+        refusal_type.__name__ for refusal_type in refusal_types
+    }
+    return message.strip() if is_refusal else None

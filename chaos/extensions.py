@@ -6,31 +6,31 @@ result as an argument.
 
 from functools import cache
 
+from chaos.check.external_checks import ExternalChecks
 from chaos.check.judge import CHECKS
-from chaos.check.others import Others
 from chaos.errors import UsageError
 from chaos.model.fault_entry import REGISTERED
-from chaos.plugins import Registry, registered_checks
+from chaos.plugins import Registry, load_registered_checks
 
 
 @cache
-def _checks() -> Registry:
-    return registered_checks(taken=[check.NAME for check in CHECKS])
+def _load_checks() -> Registry:
+    return load_registered_checks(taken_names=[check.NAME for check in CHECKS])
 
 
-def other_checks() -> Others:
+def load_external_checks() -> ExternalChecks:
     """Return the checks of other packages."""
-    return Others(_checks().usable)
+    return ExternalChecks(_load_checks().usable)
 
 
-def check_names() -> list[str]:
+def list_check_names() -> list[str]:
     """Return the names of all checks, chaos's own first."""
-    return [*(check.NAME for check in CHECKS), *_checks().packages]
+    return [*(check.NAME for check in CHECKS), *_load_checks().packages]
 
 
 def refuse_unusable() -> None:
     """Raise `UsageError` where a package registers an extension that cannot be used."""
-    unusable = [*REGISTERED.unusable, *_checks().unusable]
+    unusable = [*REGISTERED.unusable, *_load_checks().unusable]
     if unusable:
         hint = "Mend the package or uninstall it; nothing is run or judged beside it."
         raise UsageError("\n".join(map(str, unusable)), hint)

@@ -7,17 +7,17 @@ a run what it needs.
 from collections.abc import Callable, Sequence
 
 from chaos.check.analysis import RunAnalysis
+from chaos.check.external_checks import ExternalChecks
 from chaos.check.judge import NO_OTHERS, judge_analysis
-from chaos.check.others import Others
-from chaos.check.resume_place import saved_indexes
-from chaos.extensions import other_checks
-from chaos.model.history import Entry, History
+from chaos.check.resume_place import serialize_indexes
+from chaos.extensions import load_external_checks
+from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Plan
-from chaos.plan.first_save import first_save
+from chaos.plan.first_save import find_first_save
 from chaos.report.outcome import FinishedRun
-from chaos.run.directory import FIRST_SAVE, INDEX, RunDirectory, room_in
+from chaos.run.directory import FIRST_SAVE, INDEX_PREFIX, RunDirectory, explain_full_disk
+from chaos.run.display_path import format_path
 from chaos.run.ports import Backend
-from chaos.run.shown import shown
 
 
 def execute(
@@ -25,52 +25,54 @@ def execute(
     plan: Plan,
     directory: RunDirectory,
     baseline: History | None,
-    show: Callable[[Sequence[Entry]], None] = lambda _: None,
+    show: Callable[[Sequence[JournalEntry]], None] = lambda _: None,
 ) -> None:
     """Execute a plan; its folder's journals keep the events, and `show` gets them as they come.
 
     Raises the backend's errors, and `HarnessError` if the disk is full.
     """
-    with room_in(directory):
+    with explain_full_disk(directory):
         prepare(plan, directory, baseline)
         backend.execute(plan, directory, show)
 
 
 def prepare(plan: Plan, directory: RunDirectory, baseline: History | None) -> None:
     """Write what the processes of a run have to know of the baseline into its folder."""
-    first = None if baseline is None or not plan.job.restart_args else first_save(baseline)
-    if first is not None:
-        directory.write(f"saves/{FIRST_SAVE}", first.model_dump_json())
+    earliest_save = (
+        None if baseline is None or not plan.job.restart_args else find_first_save(baseline)
+    )
+    if earliest_save is not None:
+        directory.write(f"saves/{FIRST_SAVE}", earliest_save.model_dump_json())
     if plan.expect.align == "reports":
         directory.save_lengths(baseline)
-        for rank, content in saved_indexes(baseline).items():
-            directory.write(f"saves/{INDEX}{rank}.json", content)
+        for rank, content in serialize_indexes(baseline).items():
+            directory.write(f"saves/{INDEX_PREFIX}{rank}.json", content)
 
 
-def judged(
+def judge_run(
     directory: RunDirectory,
     plan: Plan,
     history: History,
     baseline: History | None,
     *,
     duration_s: float,
-    others: Others | None = None,
+    external_checks: ExternalChecks | None = None,
 ) -> FinishedRun:
     """Return a run with its verdict, and the tables that it was judged by.
 
-    `others`: the checks of other packages; left out, those that are installed. A run without a
-    baseline is one itself: chaos's own checks alone decide whether it can serve as one.
+    `external_checks`: the checks of other packages; left out, those that are installed. A run
+    without a baseline is one itself: chaos's own checks alone decide whether it can serve as one.
     """
-    if others is None:
-        others = NO_OTHERS if baseline is None else other_checks()
+    if external_checks is None:
+        external_checks = NO_OTHERS if baseline is None else load_external_checks()
     analysis = RunAnalysis(plan, history, baseline)
     return FinishedRun(
         plan=plan,
         env=directory.load_env(),
         history=history,
         baseline=baseline,
-        verdict=judge_analysis(analysis, others),
-        directory=shown(directory.path),
+        verdict=judge_analysis(analysis, external_checks),
+        directory=format_path(directory.path),
         duration_s=duration_s,
-        judged=analysis,
+        judged_analysis=analysis,
     )

@@ -34,9 +34,9 @@ SLOW = {
     "extensions": ("unusable",),
     "browser": ("pages",),
     "cli": ("streams",),
-    "meta": ("checks", "consoles", "faults"),
+    "meta": ("checks", "consoles", "faults", "gauges"),
     "report": ("charts", "html"),
-    "run": ("leavings",),
+    "run": ("held_folders",),
     "selftest": ("draw",),
     "mutation": ("mutants",),
 }

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from chaos.faults.order import Order
-from chaos.faults.world import Release, Target
+from chaos.faults.world import Target, WorkerRelease
 
 RANK_0 = Target(attempt=0, rank=0, pid=70, node_id="node-a")
 RANK_1 = Target(attempt=0, rank=1, pid=71, node_id="node-b")
@@ -60,29 +60,29 @@ class FakeWorld:
     def free_memory(self) -> int:
         return self.free
 
-    def blame_memory(self, target: Target) -> None:
+    def disguise_as_memory_kill(self, target: Target) -> None:
         self.done.append(f"blame memory for {target.pid}")
 
-    def worker_is_gone(self, target: Target, *, within_s: float) -> bool:
+    def await_worker_end(self, target: Target, *, within_s: float) -> bool:
         return target.pid in {0, *self.gone}
 
-    def processes_below(self, target: Target, *, name: str | None = None) -> list[int]:
+    def list_descendants(self, target: Target, *, name: str | None = None) -> list[int]:
         return self.loaders
 
-    def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:
+    def await_worker_stop(self, target: Target, *, within_s: float) -> bool:
         return self.stops
 
-    def group(self) -> Mapping[int, Target]:
+    def list_targets(self) -> Mapping[int, Target]:
         return self.workers
 
-    def failure_of(self, target: Target, *, within_s: float) -> Mapping[int, str] | None:
+    def wait_for_failure(self, target: Target, *, within_s: float) -> Mapping[int, str] | None:
         self.done.append(f"await the failure of attempt {target.attempt}")
         return self.errors
 
     def has_obeyed(self, order: Order, *, within_s: float) -> bool:
         return self.obeys
 
-    def let_pass(self, seconds: float) -> bool:
+    def wait_seconds(self, seconds: float) -> bool:
         self.done.append(f"{seconds:g} s pass")
         return not self.over
 
@@ -93,7 +93,7 @@ class FakeWorld:
     def post_notice(self, node_id: str, *, deadline_ns: int) -> None:
         self.posted.append((node_id, deadline_ns))
 
-    def wait_until(self, deadline_ns: int) -> bool:
+    def wait_for_deadline(self, deadline_ns: int) -> bool:
         self.deadline.wait(10)
         return not self.over
 
@@ -105,7 +105,7 @@ class FakeWorld:
             self._lose(node_id)
         return ("ckpt/model.pt",) if unsynced else ()
 
-    def reclaim_node(self, node_id: str, *, notice_s: float, release: Release) -> bool | None:
+    def reclaim_node(self, node_id: str, *, notice_s: float, release: WorkerRelease) -> bool | None:
         if self.platform is None:
             return None
         self.done.append(f"reclaim {node_id} {notice_s:g}")
@@ -114,7 +114,7 @@ class FakeWorld:
             self._lose(node_id)
         return not self.over
 
-    def taken_by(self, node_id: str) -> str | None:
+    def describe_taker(self, node_id: str) -> str | None:
         return None if self.platform is None else f"{self.platform} took it"
 
     def terminate_node(self, node_id: str, *, drains_s: float) -> int:
@@ -130,7 +130,7 @@ class FakeWorld:
 
     def _lose(self, node_id: str) -> None:
         self.lost.add(node_id)
-        self.gone.update(v.pid for v in self.group().values() if v.node_id == node_id)
+        self.gone.update(v.pid for v in self.list_targets().values() if v.node_id == node_id)
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
         self.done.append(f"freeze {node_id}")
@@ -152,7 +152,7 @@ class FakeWorld:
     def fail_prolog(self) -> None:
         self.done.append("let the prolog fail")
 
-    def drained(self, *, within_s: float) -> str | None:
+    def wait_for_drain(self, *, within_s: float) -> str | None:
         return "node-0" if self.stops else None
 
     def repair(self, node: str) -> None:
@@ -164,7 +164,7 @@ class FakeWorld:
     def resume(self) -> None:
         self.done.append("resume")
 
-    def time_out(self, *, within_s: float) -> bool:
+    def reach_time_limit(self, *, within_s: float) -> bool:
         self.done.append("time limit")
         self.gone |= set() if self.hardy else {worker.pid for worker in self.workers.values()}
         return not self.hardy
@@ -173,24 +173,24 @@ class FakeWorld:
         self.done.append(f"SIG{name} to the {'batch shell' if to_batch else 'steps'}")
         return not self.hardy
 
-    def stop(self) -> int:
+    def stop_daemon(self) -> int:
         self.done.append("stop slurmctld")
         return 80
 
-    def start(self, *, within_s: float) -> int | None:
+    def start_daemon(self, *, within_s: float) -> int | None:
         self.done.append("start slurmctld")
         return None if self.hardy else 81
 
     def cut_off_node(self, node_id: str, *, for_s: float) -> None:
         self.done.append(f"cut off {node_id} for {for_s:g}")
 
-    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
+    def await_node_silence(self, node_id: str, *, within_s: float) -> bool:
         return not self.hardy
 
-    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
+    def await_node_return(self, node_id: str, *, within_s: float) -> bool:
         return not self.hardy
 
-    def joined_nodes(self) -> list[str]:
+    def list_worker_nodes(self) -> list[str]:
         return ["node-a", "node-b", *(name for name in self.done if name.startswith("new-"))]
 
     def idle_nodes(self) -> list[str]:
@@ -212,8 +212,8 @@ class FakeWorld:
         self.done.append("start driver")
         return None if self.hardy else 56
 
-    def driver_settles(self, pid: int, *, after: int, within_s: float) -> str | None:
-        self.done.append(f"await driver {pid} or attempt {after + 1}")
+    def wait_for_driver(self, pid: int, *, attempt: int, within_s: float) -> str | None:
+        self.done.append(f"await driver {pid} or attempt {attempt + 1}")
         return "trains" if self.obeys else None
 
     def freeze_driver(self, *, within_s: float) -> int | None:
@@ -238,9 +238,9 @@ class FakeWorld:
 
     def _end_all(self) -> None:
         if not self.hardy:
-            self.gone.update(v.pid for v in self.group().values())
+            self.gone.update(v.pid for v in self.list_targets().values())
 
-    def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
+    def await_node_death(self, node_id: str, *, within_s: float) -> bool:
         return node_id in self.lost
 
     def arm_storage(self, target: Target) -> None:

@@ -5,41 +5,46 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-from chaos.audit.budget import AuditProgress, ShowProgress, of_one_run
-from chaos.audit.determinism import Repetition, hidden_part, made_by_the_first, repetition
+from chaos.audit.budget import AuditProgress, ShowProgress, start_run_display
+from chaos.audit.determinism import (
+    CleanRunComparison,
+    compare_clean_runs,
+    find_first_run_files,
+    measure_hidden_part,
+)
 from chaos.audit.folder import AuditFolder
-from chaos.audit.job_profile import JobProfile, job_profile, shared
+from chaos.audit.job_profile import JobProfile, intersect_profiles, measure_job
 from chaos.audit.notes import (
     Note,
-    by_the_clock,
-    cannot_start_again,
-    hashes_apart,
-    in_passing,
-    made_once,
-    notes,
-    resuming_option,
-    starts_apart,
-    uncompared,
+    build_notes,
+    note_clock_reports,
+    note_failed_start,
+    note_first_run_files,
+    note_hash_seed,
+    note_resume_option,
+    note_side_effects,
+    note_start_difference,
+    note_uncompared_files,
     warning,
 )
-from chaos.audit.plans import with_own_workers
-from chaos.audit.recoveries import recovery_lines
+from chaos.audit.plans import set_script_workers
+from chaos.audit.recoveries import find_recovery_lines
 from chaos.check.analysis import RunTables
-from chaos.check.data_warnings import data_warnings
-from chaos.check.file_contents import unequal_files
+from chaos.check.data_warnings import find_data_warnings
+from chaos.check.file_contents import find_unequal_files
 from chaos.check.prediction_band import RUNS_MIN
-from chaos.check.regrid import relaid
-from chaos.check.storage import shared_file_warnings
-from chaos.check.time_limits import with_idle_limit
+from chaos.check.regrid import regrid_baseline
+from chaos.check.storage import find_shared_file_warnings
+from chaos.check.time_limits import add_idle_limit
 from chaos.errors import ClusterError, JobError, UsageError
 from chaos.job_failure import (
-    refuse_jobs_apart,
+    build_duration_error,
+    build_job_error,
+    find_stall_error,
+    refuse_separate_jobs,
     refuse_unwatched_files,
-    stood_still,
-    too_long,
-    why_the_job_failed,
 )
-from chaos.model.arguments import command_line
+from chaos.model.arguments import build_command_line
 from chaos.model.event import DeadlinePassed, FileWritten, FitCalled, WroteOutside
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
@@ -47,9 +52,9 @@ from chaos.model.scenario import Job, Profile
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock
 from chaos.run.directory import RunDirectory
+from chaos.run.display_path import format_path
 from chaos.run.job_code import digest_job_code
 from chaos.run.ports import Backend, ScriptBackend
-from chaos.run.shown import shown
 
 # Two show whether a job repeats itself; one that does not needs `RUNS_MIN` for a band.
 CLEAN_RUNS = 2
@@ -59,52 +64,57 @@ EPOCHS_BY_STEPS = 5  # of a job whose saves come by the clock: an early, a late,
 
 
 @dataclass(frozen=True)
-class Clean:
+class CleanResult:
     """The result of the clean runs."""
 
     plan: Plan
-    #: the part of `shown` that all runs share
+    #: the part of `baseline_profile` that all runs share
     profile: JobProfile
     #: the profile of the first run; of a job that torchrun starts, of the baseline
-    shown: JobProfile
+    baseline_profile: JobProfile
     #: the first of them, of the start of the script from which runs with faults are forked, and one
     #: that equals it. If they differ, all of them; if only reports come at other steps, first one
     #: more, whose state was watched at every step
     baseline: Baseline
-    repetition: Repetition
+    repetition: CleanRunComparison
     notes: tuple[Note, ...]
     #: the time of a clean run from its `fit()` on
     work_s: float = 0.0
     #: the place at which a start with another hash seed got other data
-    hashes_apart: str | None = None
+    hash_seed_difference: str | None = None
     #: the lines of the job, `train.py:83`, that train on after an exception
     recoveries: tuple[str, ...] = ()
 
     @property
-    def each_s(self) -> float:
+    def run_s(self) -> float:
         """The time of a run, with a wait for the next attempt."""
         return self.work_s + self.profile.facts.requeue_s
 
     @property
-    def stays_inside(self) -> bool:
+    def is_self_contained(self) -> bool:
         """Whether the job, on a cluster as well, writes only to its run's folder."""
-        confined, stored = self.plan.confined, str(self.profile.replaced.get("storage_path"))
-        is_elsewhere = (
-            "://" in stored or self.profile.replaced.get("storage_filesystem") is not None
+        confinement, storage_path = (
+            self.plan.confined,
+            str(self.profile.replaced.get("storage_path")),
         )
-        is_allowed = confined is None or confined.keeps_storage
+        is_elsewhere = (
+            "://" in storage_path or self.profile.replaced.get("storage_filesystem") is not None
+        )
+        is_allowed = confinement is None or confinement.keeps_storage
         return not self.shares_files and (is_allowed or not is_elsewhere)
 
     @property
     def shares_files(self) -> bool:
         """Whether runs side by side would see each other's files, by their absolute paths."""
-        outside = {wrote.path: wrote.removed for _, wrote in self.baseline.of(WroteOutside)}
-        compared = {file.path for _, file in self.baseline.of(FileWritten)}
-        return any(outside.values()) or not compared.isdisjoint(outside)
+        removed_by_path = {
+            write.path: write.removed for _, write in self.baseline.select_events(WroteOutside)
+        }
+        compared_paths = {file.path for _, file in self.baseline.select_events(FileWritten)}
+        return any(removed_by_path.values()) or not compared_paths.isdisjoint(removed_by_path)
 
 
 @dataclass(frozen=True)
-class CleanRuns:
+class CleanRunner:
     """Two runs of a job without faults, and more if it does not repeat itself.
 
     The second run is of a second start of the script, with another hash seed. If it
@@ -116,113 +126,130 @@ class CleanRuns:
     folder: AuditFolder
     clock: Clock
     show: ShowProgress
-    _lanes: Iterator[int] = field(default_factory=lambda: count(1))
+    _lane_numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def run(self, plan: Plan, *, follows_script: bool) -> Clean:
+    def run(self, plan: Plan, *, follows_script: bool) -> CleanResult:
         """Return the result of these runs, with as many workers as the script asks for.
 
         Raises `JobError` if the job fails in one of them.
         """
-        with self.backend.afresh(other_hashes=plan) as another:
-            guess = plan.model_copy(update={"follows_script": follows_script})
-            first, number = self._run(guess, 1), 2
-            own = with_own_workers(plan, job_profile(first.history), keeps_count=not follows_script)
-            if own != plan:
-                plan, first, number = own, self._run(own, 2), 3
-            other, stuck = self._start_again(another, plan, number)
-        seen = _Starts(plan, first, other, [stuck] if stuck else [], number)
-        self._compare(seen)
-        thorough = self._thorough(seen)
-        compared, alike = seen.repetition, seen.alike
-        needs_band = compared.losses_differing and plan.expect.loss_tolerance is None
+        with self.backend.open_fresh(reseeded_plan=plan) as second_start:
+            guess = plan.replace(follows_script=follows_script)
+            first_run, number = self._run(guess, 1), 2
+            script_plan = set_script_workers(
+                plan, measure_job(first_run.history), keeps_count=not follows_script
+            )
+            if script_plan != plan:
+                plan, first_run, number = script_plan, self._run(script_plan, 2), 3
+            second_history, start_note = self._repeat_start(second_start, plan, number)
+        starts = _ComparedStarts(
+            plan, first_run, second_history, [start_note] if start_note else [], number
+        )
+        self._compare_runs(starts)
+        watched_history = self._make_watched_run(starts)
+        comparison, same_start_runs = starts.comparison, starts.same_start_runs
+        needs_band = comparison.losses_differing and plan.expect.loss_tolerance is None
         if needs_band:
-            more = range(seen.number + 1, seen.number + 1 + RUNS_MIN - len(alike))
-            alike += [self._run(plan, n, of=RUNS_MIN + 1).history for n in more]
-            compared = compared.model_copy(update={"hidden_part": hidden_part(BAND, alike)})
+            numbers = range(starts.number + 1, starts.number + 1 + RUNS_MIN - len(same_start_runs))
+            same_start_runs += [self._run(plan, n, run_total=RUNS_MIN + 1).history for n in numbers]
+            comparison = comparison.replace(hidden_part=measure_hidden_part(BAND, same_start_runs))
         # In every run with a fault, a file of the very end is written after the fault: only
         # another clean run shows that the file repeats itself.
-        runs = alike if needs_band else [*alike[:1], *seen.proof]
-        baseline = Baseline(runs if thorough is None else [thorough, *seen.clean])
+        runs = same_start_runs if needs_band else [*same_start_runs[:1], *starts.equal_start_runs]
+        baseline = Baseline(
+            runs if watched_history is None else [watched_history, *starts.equal_runs]
+        )
         self.folder.save_baseline(baseline)
         # A difference between clean runs is not due to a fault: with a band it is a tolerance,
         # and without one a metric that differs is left out.
-        known = {"ignore_metrics": compared.metrics_differing}
-        expect = seen.plan.expect.model_copy(update={"band": BAND} if needs_band else known)
-        clean = (
-            seen.laid_on(thorough) if thorough and compared.is_by_steps else [seen.first.history]
+        metrics_update = {"ignore_metrics": comparison.metrics_differing}
+        expect = starts.plan.expect.model_copy(
+            update={"band": BAND} if needs_band else metrics_update
         )
-        shown = job_profile(
-            clean[0] if seen.counts_steps else seen.first.history,
-            ignore=compared.metrics_differing,
-            again=runs,
-            plan=seen.plan,
+        histories = (
+            starts.align_epochs(watched_history)
+            if watched_history and comparison.is_by_steps
+            else [starts.first_run.history]
         )
-        relied = seen.relied(clean) if compared.is_by_steps else shown
-        return Clean(
-            plan=with_idle_limit(seen.plan.model_copy(update={"expect": expect}), baseline),
-            profile=relied,
-            shown=shown,
+        baseline_profile = measure_job(
+            histories[0] if starts.counts_steps else starts.first_run.history,
+            ignore=comparison.metrics_differing,
+            repeats=runs,
+            plan=starts.plan,
+        )
+        shared_profile = (
+            starts.build_shared_profile(histories) if comparison.is_by_steps else baseline_profile
+        )
+        return CleanResult(
+            plan=add_idle_limit(starts.plan.replace(expect=expect), baseline),
+            profile=shared_profile,
+            baseline_profile=baseline_profile,
             baseline=baseline,
-            repetition=compared,
-            notes=(*self._notes(seen, shown, compared), *by_the_clock(relied, seen.plan, compared)),
-            work_s=min(_work_s(history) for history in alike),
-            hashes_apart=seen.hashes_apart,
-            recoveries=tuple(_recoveries(seen.plan)),
+            repetition=comparison,
+            notes=(
+                *self._build_notes(starts, baseline_profile, comparison),
+                *note_clock_reports(shared_profile, starts.plan, comparison),
+            ),
+            work_s=min(_measure_work_s(history) for history in same_start_runs),
+            hash_seed_difference=starts.hash_seed_difference,
+            recoveries=tuple(_find_recoveries(starts.plan)),
         )
 
-    def on(self, backend: Backend, clean: Clean, plan: Plan) -> Clean:
+    def repeat_on_backend(self, backend: Backend, clean: CleanResult, plan: Plan) -> CleanResult:
         """Return clean runs with those of the same job on another backend as the baseline.
 
         Raises `UsageError` for a job that could overwrite the user's files there, or that does
         not repeat itself there although it does here.
         """
-        if not clean.stays_inside:
+        if not clean.is_self_contained:
             raise UsageError(
                 "the job writes outside of its run's folder, or to a bucket, from which nothing "
                 "keeps it on a cluster",
                 "Audit it on the embedded backend, or have it write below its storage path.",
-                place="--backend",
+                location="--backend",
             )
-        wanted = CLEAN_RUNS if plan.expect.band is None else RUNS_MIN
-        made = len([*(self.folder.path / "clean").iterdir()])
-        numbers = range(made + 1, made + 1 + wanted)
-        executed = (self._execute(backend, plan, n, of=numbers.stop - 1) for n in numbers)
-        runs = [self._required(*run).history for run in executed]
-        compared, expect = clean.repetition, plan.expect
-        if expect.band is None and not compared.is_by_steps:
-            compared = repetition(*runs)
-            if compared.differs and expect.loss_tolerance is None:
+        run_count = CLEAN_RUNS if plan.expect.band is None else RUNS_MIN
+        existing_count = len([*(self.folder.path / "clean").iterdir()])
+        numbers = range(existing_count + 1, existing_count + 1 + run_count)
+        executions = (self._execute(backend, plan, n, run_total=numbers.stop - 1) for n in numbers)
+        runs = [self._require_pass(*run).history for run in executions]
+        comparison, expect = clean.repetition, plan.expect
+        if expect.band is None and not comparison.is_by_steps:
+            comparison = compare_clean_runs(*runs)
+            if comparison.differs and expect.loss_tolerance is None:
                 raise UsageError(
-                    f"the job repeats itself without a cluster, and not on one: {compared}",
+                    f"the job repeats itself without a cluster, and not on one: {comparison}",
                     "Seed what it draws, or give --tolerance.",
-                    place="--backend",
+                    location="--backend",
                 )
-            known = {*expect.ignore_metrics, *compared.metrics_differing}
-            expect = expect.model_copy(update={"ignore_metrics": tuple(sorted(known))})
+            ignored_metrics = {*expect.ignore_metrics, *comparison.metrics_differing}
+            expect = expect.replace(ignore_metrics=tuple(sorted(ignored_metrics)))
         baseline = Baseline(runs)
         self.folder.save_baseline(baseline)
-        limits = plan.limits.model_copy(update={"idle_s": None})  # the one here is no measure there
-        plan = plan.model_copy(update={"expect": expect, "limits": limits})
+        limits = plan.limits.replace(idle_s=None)  # the one here is no measure there
+        plan = plan.replace(expect=expect, limits=limits)
         return replace(
             clean,
-            plan=with_idle_limit(plan, baseline),
+            plan=add_idle_limit(plan, baseline),
             baseline=baseline,
-            repetition=compared,
-            work_s=min(_work_s(history) for history in runs),
+            repetition=comparison,
+            work_s=min(_measure_work_s(history) for history in runs),
         )
 
-    def looked_at_every_step(self, clean: Clean, backend: Backend) -> Baseline | None:
+    def build_extended_baseline(self, clean: CleanResult, backend: Backend) -> Baseline | None:
         """Return the baseline with one more run, in which the state of every step was looked at.
 
         A restart of a job that saves when it is given notice may go on from any. None if the run
         fails, or is another one than the baseline.
         """
-        plan = _watched_at_every_step(clean.plan)
+        plan = _watch_every_step(clean.plan)
         number = 1 + len([*(self.folder.path / "clean").iterdir()])
         # It only adds evidence, so nothing of it may end the audit or replace the baseline: it
         # fails (for the time that looking takes, say), or computes otherwise when it is looked at.
         try:
-            history = self._required(*self._execute(backend, plan, number, of=number)).history
+            history = self._require_pass(
+                *self._execute(backend, plan, number, run_total=number)
+            ).history
         except JobError:
             return None
         if not _is_equal(clean.baseline, history):
@@ -231,25 +258,28 @@ class CleanRuns:
         self.folder.save_baseline(baseline)
         return baseline
 
-    def check(self, clean: Clean, lane: Backend) -> None:
+    def check_lane(self, clean: CleanResult, lane: Backend) -> None:
         """Make a clean run on a lane of a cluster; raises `ClusterError` if it is another one."""
-        alone = clean.plan.baseline()
-        directory = self.folder.new_run("lanes", next(self._lanes), alone)
-        run = self.folder.execute(lane, alone, directory, None, self.clock)
-        compared = repetition(clean.baseline, self._required(directory, run).history)
-        if not compared.is_exact:
+        clean_plan = clean.plan.build_baseline_plan()
+        directory = self.folder.new_run("lanes", next(self._lane_numbers), clean_plan)
+        run = self.folder.execute(lane, clean_plan, directory, None, self.clock)
+        comparison = compare_clean_runs(clean.baseline, self._require_pass(directory, run).history)
+        if not comparison.is_exact:
             raise ClusterError(
-                f"a node of the cluster computes otherwise than this machine: {compared}",
+                f"a node of the cluster computes otherwise than this machine: {comparison}",
                 "Give a cluster whose nodes are like this one: processors, packages, data.",
             )
 
-    def _compare(self, seen: "_Starts") -> None:
+    def _compare_runs(self, starts: "_ComparedStarts") -> None:
         """Compare two starts, and refuse a job of which a run may go on from the one before."""
-        first, other = seen.first.history, [seen.other] if seen.other else []
-        self._compare_starts(seen)
-        refuse_unwatched_files(seen.plan, first, [*seen.clean, *other])
+        first_history, other_histories = (
+            starts.first_run.history,
+            [starts.second_history] if starts.second_history else [],
+        )
+        self._compare_starts(starts)
+        refuse_unwatched_files(starts.plan, first_history, [*starts.equal_runs, *other_histories])
 
-    def _compare_starts(self, seen: "_Starts") -> None:
+    def _compare_starts(self, starts: "_ComparedStarts") -> None:
         """Compare two starts; if they differ, run the first start once more, and compare those.
 
         If these differ as well, and the first run of all made files that all others find, it is
@@ -259,143 +289,163 @@ class CleanRuns:
         # which. It is of the first start:
         #
         #   equal to the first run       the starts differ: something was drawn before `fit()`, or
-        #                                by the hash seed (`_tell_starts_apart`)
+        #                                by the hash seed (`_explain_start_difference`)
         #   unequal, and the first one   the first run of all made a cache which the others read; it
         #   of all has made files        is left out, and the comparison begins again without it
         #   unequal                      the job does not repeat itself, and is judged by a band
         #
         # Faults are injected into forks of the first start, so it must be among what is compared.
-        compared = repetition(seen.first.history, seen.other or seen.first.history)
-        if seen.other is not None and compared.is_settled:
-            seen.proof.append(seen.other)
-            seen.repetition = compared
+        comparison = compare_clean_runs(
+            starts.first_run.history, starts.second_history or starts.first_run.history
+        )
+        if starts.second_history is not None and comparison.is_settled:
+            starts.equal_start_runs.append(starts.second_history)
+            starts.comparison = comparison
             return
-        seen.number += 1
-        once_more = self._run(seen.plan, seen.number, of=CLEAN_RUNS + 1)
-        within = repetition(seen.first.history, once_more.history)
-        made = made_by_the_first(seen.first.history, once_more.history)
-        if made and not within.is_settled:
-            seen.first, seen.alike = once_more, [once_more.history]
-            self._compare_starts(seen)
-            seen.remarks += [made_once(made)] if seen.repetition.is_alike else []
+        starts.number += 1
+        third_run = self._run(starts.plan, starts.number, run_total=CLEAN_RUNS + 1)
+        same_start_comparison = compare_clean_runs(starts.first_run.history, third_run.history)
+        created_files = find_first_run_files(starts.first_run.history, third_run.history)
+        if created_files and not same_start_comparison.is_settled:
+            starts.first_run, starts.same_start_runs = third_run, [third_run.history]
+            self._compare_starts(starts)
+            starts.remarks += (
+                [note_first_run_files(created_files)] if starts.comparison.is_equivalent else []
+            )
             return
-        seen.alike.append(once_more.history)
-        if not compared.is_alike and within.is_alike:
-            self._tell_starts_apart(seen, compared)
-        seen.repetition = within
+        starts.same_start_runs.append(third_run.history)
+        if not comparison.is_equivalent and same_start_comparison.is_equivalent:
+            self._explain_start_difference(starts, comparison)
+        starts.comparison = same_start_comparison
 
-    def _thorough(self, seen: "_Starts") -> History | None:
+    def _make_watched_run(self, starts: "_ComparedStarts") -> History | None:
         """Return one more clean run that is watched at every step, if a restart may begin at any.
 
         Where saves by the clock end the epochs, this run has epochs of a number of steps, and so
         have all after it. A job of which no save was seen may keep its state where none is seen.
         """
-        plan = seen.plan
-        if seen.repetition.is_by_steps:
-            expect = plan.expect.model_copy(update={"align": "steps"})
-            plan = plan.model_copy(update={"expect": expect, "job": seen.counted()})
-        elif seen.repetition.is_exact and not job_profile(seen.first.history).has_saves:
-            plan = _watched_at_every_step(plan)
-        if plan is seen.plan:
+        plan = starts.plan
+        if starts.comparison.is_by_steps:
+            expect = plan.expect.replace(align="steps")
+            plan = plan.replace(expect=expect, job=starts.build_stepped_job())
+        elif starts.comparison.is_exact and not measure_job(starts.first_run.history).has_saves:
+            plan = _watch_every_step(plan)
+        if plan is starts.plan:
             return None
-        seen.number += 1
-        history = self._run(plan, seen.number, of=CLEAN_RUNS + 1).history
-        if _is_equal(seen.first.history, history):
-            seen.plan = plan
+        starts.number += 1
+        history = self._run(plan, starts.number, run_total=CLEAN_RUNS + 1).history
+        if _is_equal(starts.first_run.history, history):
+            starts.plan = plan
             return history
-        if seen.repetition.is_by_steps:  # then there is nothing to compare with
-            apart = {"inputs_apart": "one more clean run was another one"}
-            seen.repetition = seen.repetition.model_copy(update=apart)
+        if starts.comparison.is_by_steps:  # then there is nothing to compare with
+            update = {"inputs_apart": "one more clean run was another one"}
+            starts.comparison = starts.comparison.model_copy(update=update)
         return None
 
-    def _tell_starts_apart(self, seen: "_Starts", apart: Repetition) -> None:
+    def _explain_start_difference(
+        self, starts: "_ComparedStarts", comparison: CleanRunComparison
+    ) -> None:
         """Find out why two starts differ, by a third one with the hash seed of the first."""
-        seen.number += 1
-        with self.backend.afresh() as same:
-            third, _ = self._start_again(same, seen.plan, seen.number, of=CLEAN_RUNS + 2)
-        where = apart.first or apart.inputs_apart or apart.reports_apart or ""
-        if third is not None and repetition(seen.first.history, third).is_alike:
-            seen.hashes_apart = where
-            seen.remarks.append(hashes_apart(where))
+        starts.number += 1
+        with self.backend.open_fresh() as same_seed_start:
+            third_history, _ = self._repeat_start(
+                same_seed_start, starts.plan, starts.number, run_total=CLEAN_RUNS + 2
+            )
+        difference = comparison.first or comparison.inputs_apart or comparison.reports_apart or ""
+        if (
+            third_history is not None
+            and compare_clean_runs(starts.first_run.history, third_history).is_equivalent
+        ):
+            starts.hash_seed_difference = difference
+            starts.remarks.append(note_hash_seed(difference))
         else:
-            seen.remarks.append(starts_apart(where))
+            starts.remarks.append(note_start_difference(difference))
 
-    def _notes(self, seen: "_Starts", shown: JobProfile, compared: Repetition) -> tuple[Note, ...]:
-        runs = [run for run in (seen.first.history, seen.other) if run]
-        apart = [warning(str(compared))] if compared.hides_much else []
-        job = seen.plan.job
+    def _build_notes(
+        self,
+        starts: "_ComparedStarts",
+        baseline_profile: JobProfile,
+        comparison: CleanRunComparison,
+    ) -> tuple[Note, ...]:
+        runs = [run for run in (starts.first_run.history, starts.second_history) if run]
+        band_warnings = [warning(str(comparison))] if comparison.hides_much else []
+        job = starts.plan.job
         source = Path(job.source)
         text = source.read_text(encoding="utf-8", errors="replace") if source.is_file() else ""
-        given = (*command_line(job.args), *command_line(job.restart_args))
-        resumes = resuming_option(text, source.name, given)
-        tables = RunTables(seen.first.history)
+        start_words = (*build_command_line(job.args), *build_command_line(job.restart_args))
+        resume_note = note_resume_option(text, source.name, start_words)
+        tables = RunTables(starts.first_run.history)
         return (
-            *notes(
-                shown,
-                names=[name for run in runs if (name := _own(run, "name"))],
-                paths=[path for run in runs if (path := _own(run, "storage_path"))],
-                habits=data_warnings(tables.lineage),
+            *build_notes(
+                baseline_profile,
+                names=[name for run in runs if (name := _find_script_setting(run, "name"))],
+                paths=[path for run in runs if (path := _find_script_setting(run, "storage_path"))],
+                habits=find_data_warnings(tables.lineage),
             ),
-            *map(warning, shared_file_warnings(tables)),
-            *seen.remarks,
-            *seen.passing,
-            *(uncompared(seen.unequal) if compared.is_deterministic else []),
-            *apart,
-            *([resumes] if resumes else []),
+            *map(warning, find_shared_file_warnings(tables)),
+            *starts.remarks,
+            *starts.side_effect_notes,
+            *(note_uncompared_files(starts.differing_files) if comparison.is_deterministic else []),
+            *band_warnings,
+            *([resume_note] if resume_note else []),
         )
 
-    def _start_again(
-        self, backend: Backend, plan: Plan, number: int, *, of: int = CLEAN_RUNS
+    def _repeat_start(
+        self, backend: Backend, plan: Plan, number: int, *, run_total: int = CLEAN_RUNS
     ) -> tuple[History | None, Note | None]:
         """Run the job from another start of its script; if that fails, return a note."""
-        directory, run = self._execute(backend, plan, number, of=of)
-        if any(run.history.of(FitCalled)):
-            return self._required(directory, run).history, None
-        return None, cannot_start_again(why_the_job_failed(plan, run, log=directory.logs).problem)
+        directory, run = self._execute(backend, plan, number, run_total=run_total)
+        if any(run.history.select_events(FitCalled)):
+            return self._require_pass(directory, run).history, None
+        return None, note_failed_start(build_job_error(plan, run, log=directory.logs).problem)
 
-    def _run(self, plan: Plan, number: int, *, of: int = CLEAN_RUNS) -> FinishedRun:
-        return self._required(*self._execute(self.backend, plan, number, of=of))
+    def _run(self, plan: Plan, number: int, *, run_total: int = CLEAN_RUNS) -> FinishedRun:
+        return self._require_pass(*self._execute(self.backend, plan, number, run_total=run_total))
 
     def _execute(
-        self, backend: Backend, plan: Plan, number: int, *, of: int
+        self, backend: Backend, plan: Plan, number: int, *, run_total: int
     ) -> tuple[RunDirectory, FinishedRun]:
-        alone = plan.baseline()
-        directory = self.folder.new_run("clean", number, alone)
-        show = of_one_run(AuditProgress(STAGE, min(number, of) - 1, of), self.show, self.clock)
-        return directory, self.folder.execute(backend, alone, directory, None, self.clock, show)
+        clean_plan = plan.build_baseline_plan()
+        directory = self.folder.new_run("clean", number, clean_plan)
+        show = start_run_display(
+            AuditProgress(STAGE, min(number, run_total) - 1, run_total), self.show, self.clock
+        )
+        return directory, self.folder.execute(
+            backend, clean_plan, directory, None, self.clock, show
+        )
 
-    def _required(self, directory: RunDirectory, run: FinishedRun) -> FinishedRun:
+    def _require_pass(self, directory: RunDirectory, run: FinishedRun) -> FinishedRun:
         """Return a run that passed; raise `JobError` for any other."""
-        if any(run.history.of(DeadlinePassed)):
-            raise stood_still(run, directory.logs) or too_long(run)
-        refuse_jobs_apart(run)
+        if any(run.history.select_events(DeadlinePassed)):
+            raise find_stall_error(run, directory.logs) or build_duration_error(run)
+        refuse_separate_jobs(run)
         if run.verdict.status != "pass":
-            raise why_the_job_failed(run.plan, run, log=directory.logs / "driver.log")
+            raise build_job_error(run.plan, run, log=directory.logs / "driver.log")
         self.folder.prune(directory)
         return run
 
 
 @dataclass
-class _Starts:
-    """The clean runs that were compared so far: `alike` are of one start of the script."""
+class _ComparedStarts:
+    """The clean runs compared so far; `same_start_runs` are of one start of the script."""
 
     plan: Plan
-    first: FinishedRun
-    other: History | None
+    first_run: FinishedRun
+    second_history: History | None
     remarks: list[Note]
     number: int
-    hashes_apart: str | None = None
+    hash_seed_difference: str | None = None
 
     def __post_init__(self) -> None:
-        self.alike = [self.first.history]
-        self.proof: list[History] = []
-        self.repetition = repetition(self.first.history, self.first.history)
-        self.passing = in_passing(self.first.history)
+        self.same_start_runs = [self.first_run.history]
+        self.equal_start_runs: list[History] = []
+        self.comparison = compare_clean_runs(self.first_run.history, self.first_run.history)
+        self.side_effect_notes = note_side_effects(self.first_run.history)
 
     @property
-    def clean(self) -> list[History]:
+    def equal_runs(self) -> list[History]:
         """All of these runs that are alike."""
-        return [*self.alike, *self.proof]
+        return [*self.same_start_runs, *self.equal_start_runs]
 
     @property
     def counts_steps(self) -> bool:
@@ -403,57 +453,60 @@ class _Starts:
         return self.plan.job.facts.lacks_part("reports")
 
     @property
-    def unequal(self) -> Mapping[str, Sequence[str]]:
+    def differing_files(self) -> Mapping[str, Sequence[str]]:
         """The files that two of these runs left in other states."""
-        runs = self.clean
-        return unequal_files(RunTables(runs[0]), RunTables(runs[-1])) if len(runs) > 1 else {}
+        runs = self.equal_runs
+        return find_unequal_files(RunTables(runs[0]), RunTables(runs[-1])) if len(runs) > 1 else {}
 
-    def counted(self) -> Job:
+    def build_stepped_job(self) -> Job:
         """Return the job, with a number of steps as its epoch if its saves end epochs elsewhere."""
         job = self.plan.job
-        steps = [job_profile(history).steps for history in self.clean]
-        if not self.counts_steps or all(of == steps[0] for of in steps):
+        steps = [measure_job(history).steps for history in self.equal_runs]
+        if not self.counts_steps or all(run_steps == steps[0] for run_steps in steps):
             return job
-        every = sum(count for (_, rank), count in steps[0].items() if rank == 0)
-        return job.model_copy(update={"epoch_steps": -(-every // EPOCHS_BY_STEPS)})
+        step_count = sum(count for (_, rank), count in steps[0].items() if rank == 0)
+        return job.replace(epoch_steps=-(-step_count // EPOCHS_BY_STEPS))
 
-    def laid_on(self, thorough: History) -> list[History]:
+    def align_epochs(self, watched_history: History) -> list[History]:
         """Return all runs, with the epochs of the last of them where steps are counted."""
         if not self.counts_steps:
-            return [thorough, *self.clean]
-        return [thorough, *(relaid(history, thorough) for history in self.clean)]
+            return [watched_history, *self.equal_runs]
+        return [
+            watched_history,
+            *(regrid_baseline(history, watched_history) for history in self.equal_runs),
+        ]
 
-    def relied(self, laid: Sequence[History]) -> JobProfile:
+    def build_shared_profile(self, histories: Sequence[History]) -> JobProfile:
         """Return the places that all of these runs have."""
-        return shared([job_profile(history, plan=self.plan) for history in laid])
+        return intersect_profiles([measure_job(history, plan=self.plan) for history in histories])
 
 
-def _recoveries(plan: Plan) -> Iterator[str]:
+def _find_recoveries(plan: Plan) -> Iterator[str]:
     for name in digest_job_code(plan):
         file = Path(name)
         if file.suffix == ".py":
-            for number in recovery_lines(file.read_text(encoding="utf-8", errors="replace")):
-                yield f"{shown(file)}:{number}"
+            for number in find_recovery_lines(file.read_text(encoding="utf-8", errors="replace")):
+                yield f"{format_path(file)}:{number}"
 
 
-def _watched_at_every_step(plan: Plan) -> Plan:
-    watch = plan.watch.model_copy(update={"entries": "steps"})
-    return plan.model_copy(update={"watch": watch})
+def _watch_every_step(plan: Plan) -> Plan:
+    watch = plan.watch.replace(entries="steps")
+    return plan.replace(watch=watch)
 
 
-def _is_equal(first: History, other: History) -> bool:
-    found = repetition(first, other)
-    return found.is_alike and found.is_deterministic
+def _is_equal(first_history: History, second_history: History) -> bool:
+    comparison = compare_clean_runs(first_history, second_history)
+    return comparison.is_equivalent and comparison.is_deterministic
 
 
-def _own(history: History, setting: str) -> str | None:
+def _find_script_setting(history: History, setting: str) -> str | None:
     """Return the script's value of a setting that chaos replaces."""
-    called = next((event for _, event in history.of(FitCalled)), None)
-    own = None if called is None else called.replaced.get(setting)
-    return None if own is None else str(own)
+    fit_call = next((event for _, event in history.select_events(FitCalled)), None)
+    value = None if fit_call is None else fit_call.replaced.get(setting)
+    return None if value is None else str(value)
 
 
-def _work_s(history: History) -> float:
+def _measure_work_s(history: History) -> float:
     """Return the time of a run from its `fit()` on: the part before is done once for all runs."""
-    began = next((number for number, _ in history.of(FitCalled)), 0)
-    return (history[-1].time_ns - history.time_ns(began)) / 1e9
+    fit_number = next((number for number, _ in history.select_events(FitCalled)), 0)
+    return (history[-1].time_ns - history.time_ns(fit_number)) / 1e9

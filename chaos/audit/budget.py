@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from chaos.audit.notes import Note, note, warning
-from chaos.audit.queue import PARTS
 from chaos.audit.run_row import RunRow
+from chaos.audit.site_queue import PARTS
 from chaos.model.event import RunStarted
-from chaos.model.history import Entry
-from chaos.report.live import Progress, advance_all, doing
-from chaos.run.clock import Clock, seconds_since
-from chaos.run.ports import Show
-from chaos.words import plural
+from chaos.model.history import JournalEntry
+from chaos.report.live import Progress, advance_all, describe_activity
+from chaos.run.clock import Clock, elapsed_seconds
+from chaos.run.ports import ShowEntries
+from chaos.wording import plural
 
 # An answer needs a minimum of runs: one of every group that the job has. If the limit cut it,
 # the answer would depend on how busy the machine is. So the minimum may take this many times the
@@ -22,7 +22,7 @@ from chaos.words import plural
 MINIMUM_TIMES = 5
 # However much of the time the clean runs took, so many places are tried: one kill shows the defect
 # that every restart has, and an audit without any shows nothing.
-AT_LEAST = 2
+PLACES_MIN = 2
 # Each fault adds to its run: lost steps are recomputed, and the workers start again. In parts of a
 # clean run.
 FAULT_COSTS = 0.5
@@ -56,12 +56,12 @@ class Budget:
         *,
         seconds: float,
         runs: int,
-        begun: int,
+        begun_places: int,
         for_minimum: bool,
         wrong: int = 0,
         hung_s: float = 0.0,
     ) -> bool:
-        """Return whether no further run may begin; `begun`, `wrong`: the places so far.
+        """Return whether no further run may begin; `begun_places`, `wrong`: the places so far.
 
         `hung_s`: the longest time of a run that hung, 0 where none did.
         """
@@ -71,24 +71,24 @@ class Budget:
             return True
         if hung_s and wrong and self.seconds is not None:
             return seconds >= self.seconds or seconds + hung_s > OVERRUN * self.seconds
-        if begun < AT_LEAST:
+        if begun_places < PLACES_MIN:
             return False
         if wrong and self.seconds is not None:
             return seconds >= FAULTS_SHARE * self.seconds
         limit = self.longest_s if for_minimum else self.seconds
         return limit is not None and seconds >= limit
 
-    def trials_s(self, *, spent_s: float, each_s: float) -> float | None:
-        """Return for how long trials of causes may begin, each of them `each_s` long.
+    def trials_s(self, *, spent_s: float, run_s: float) -> float | None:
+        """Return for how long trials of causes may begin, each of them `run_s` long.
 
         Not so long that the last one ends more than a fifth after the time limit. None: the
         limit is a default.
         """
         if self.seconds is None or self.is_default:
             return None
-        return max(0.0, OVERRUN * self.seconds - each_s - spent_s)
+        return max(0.0, OVERRUN * self.seconds - run_s - spent_s)
 
-    def named(self, *, seconds: float, runs: int, wrong: int = 0) -> str | None:
+    def find_reached_option(self, *, seconds: float, runs: int, wrong: int = 0) -> str | None:
         """Return the option whose limit was reached, None if none was."""
         if self.first_finding and wrong:
             return "--exitfirst"
@@ -112,17 +112,17 @@ class AuditProgress:
     #: those that will be tried in any case; None where time alone decides
     total: int | None
     #: None until a run was timed
-    left_s: float | None = None
+    remaining_s: float | None = None
     #: None until a run is over
-    last: RunRow | None = None
+    latest_row: RunRow | None = None
     #: the runs in which the job did not reach the same result
     wrong: int = 0
-    #: the time of the audit so far; with `doing`, of the run under way
+    #: the time of the audit so far; with `activity`, of the run under way
     spent_s: float = 0.0
     #: the time limit, once it decides
     limit_s: float | None = None
     #: of one run under way
-    doing: str = ""
+    activity: str = ""
 
     @property
     def share(self) -> float:
@@ -136,27 +136,31 @@ class AuditProgress:
 ShowProgress: TypeAlias = Callable[[AuditProgress], None]
 
 
-def of_one_run(
-    progress: AuditProgress, show: ShowProgress, clock: Clock, *, first: str | None = None
-) -> Show:
+def start_run_display(
+    progress: AuditProgress, show: ShowProgress, clock: Clock, *, first_activity: str | None = None
+) -> ShowEntries:
     """Show that a run begins; return a function that shows what it is doing, by its events.
 
-    `first`: the words for what comes before its workers start.
+    `first_activity`: the words for what comes before its workers start.
     """
-    begun_ns, seen, said = clock.now_ns(), Progress(), ""
+    start_ns, seen, said = clock.now_ns(), Progress(), ""
 
-    def tell(entries: Sequence[Entry]) -> None:
+    def show_entries(entries: Sequence[JournalEntry]) -> None:
         nonlocal seen, said
-        if any(isinstance(entry.what, RunStarted) for entry in entries):  # a clean one came before
+        if any(isinstance(entry.event, RunStarted) for entry in entries):  # a clean one came before
             seen = Progress()
         seen = advance_all(seen, entries)
-        words = first if first is not None and seen.attempt is None else doing(seen)
-        if words != said:
-            said = words
-            show(replace(progress, doing=words, spent_s=seconds_since(begun_ns, clock)))
+        activity = (
+            first_activity
+            if first_activity is not None and seen.attempt is None
+            else describe_activity(seen)
+        )
+        if activity != said:
+            said = activity
+            show(replace(progress, activity=activity, spent_s=elapsed_seconds(start_ns, clock)))
 
-    tell(())
-    return tell
+    show_entries(())
+    return show_entries
 
 
 @dataclass(frozen=True)
@@ -165,11 +169,11 @@ class Pace:
 
     done: int
     #: all places
-    known: int
+    place_count: int
     #: the places under way, and those that are tried in any case
     needed: int
     #: not all that an answer needs was begun
-    is_due: bool
+    has_needed_runs: bool
     #: the time of the audit so far
     spent_s: float
     #: the time of these runs
@@ -181,27 +185,31 @@ class Pace:
         With a time limit these are the ones that an answer needs. An estimate of all that fit
         would move with every run.
         """
-        most = self.known if budget.runs is None else min(self.known, budget.runs)
+        place_limit = (
+            self.place_count if budget.runs is None else min(self.place_count, budget.runs)
+        )
         if budget.seconds is None:
-            return most
-        if not self.is_due and self.spent_s < budget.seconds:
+            return place_limit
+        if not self.has_needed_runs and self.spent_s < budget.seconds:
             return None
-        return min(most, self.done + self.needed)
+        return min(place_limit, self.done + self.needed)
 
-    def left_s(self, budget: Budget) -> float | None:
+    def estimate_remaining_s(self, budget: Budget) -> float | None:
         """Estimate the seconds left; return None until a run is over."""
         if self.done == 0:
             return None
-        most = self.known if budget.runs is None else min(self.known, budget.runs)
-        each_s = self.runs_s / self.done
+        place_limit = (
+            self.place_count if budget.runs is None else min(self.place_count, budget.runs)
+        )
+        place_s = self.runs_s / self.done
         if budget.seconds is None:
-            return (most - self.done) * each_s
-        within = max(budget.seconds - self.spent_s, self.needed * each_s)
-        return min(within, (most - self.done) * each_s)
+            return (place_limit - self.done) * place_s
+        allowed_s = max(budget.seconds - self.spent_s, self.needed * place_s)
+        return min(allowed_s, (place_limit - self.done) * place_s)
 
 
 @dataclass(frozen=True)
-class Minimum:
+class MinimumRuns:
     """The runs that an answer needs, and the places that they answer."""
 
     runs: int
@@ -209,31 +217,33 @@ class Minimum:
     #: the time of the clean runs before them
     spent_s: float
     #: the time of a run without a fault, with a wait for its next attempt
-    each_s: float
+    run_s: float
     lanes: int
 
     @property
     def total_s(self) -> float:
         """The estimated time of an audit with an answer."""
         runs = math.ceil(self.runs / self.lanes) + FAULT_COSTS * self.places / self.lanes
-        return self.spent_s + runs * self.each_s
+        return self.spent_s + runs * self.run_s
 
     def fits(self, budget: Budget) -> bool:
         """Return whether the runs fit into the time that they may take."""
         return self.total_s <= budget.longest_s
 
-    def foretold(self, budget: Budget) -> Iterator[Note]:
+    def describe_cost(self, budget: Budget) -> Iterator[Note]:
         """Yield what an answer takes, where it is within the limits."""
         if self.runs and self.fits(budget) and (budget.runs is None or budget.runs >= self.places):
             faults = f"{plural(self.runs, 'run')} with faults at {plural(self.places, 'place')}"
             yield note(f"an answer needs {faults}: some {self.total_s - self.spent_s:.0f} s more")
 
-    def affordable(self, budget: Budget) -> int:
+    def count_affordable(self, budget: Budget) -> int:
         """Return how many runs of one place each fit into the time that the minimum may take."""
         counts = range(self.places + 1)
         return sum(replace(self, runs=n, places=n).fits(budget) for n in counts) - 1
 
-    def notes(self, budget: Budget, command: str, groups: Sequence[str] = ()) -> Iterator[Note]:
+    def describe_shortage(
+        self, budget: Budget, command: str, groups: Sequence[str] = ()
+    ) -> Iterator[Note]:
         """Yield notes on a limit that is too low, with one that is not.
 
         `groups`: those of the job, the most telling first. Where there is time for a few of them,
@@ -246,36 +256,36 @@ class Minimum:
                 "cannot pass"
             )
         if budget.seconds is not None and not self.fits(budget):
-            enough = 10 * math.ceil(self.total_s / MINIMUM_TIMES / 10)
+            enough_s = 10 * math.ceil(self.total_s / MINIMUM_TIMES / 10)
             if budget.runs is not None and budget.runs < self.places:
-                command = without_option(command, "--max-runs")
+                command = remove_option(command, "--max-runs")
             yield warning(
                 f"an answer needs {plural(self.runs, 'run')} with faults, some "
                 f"{self.total_s:.0f} s in all, and {MINIMUM_TIMES} times the time limit are "
                 f"{budget.longest_s:.0f} s: this audit can find something wrong, and cannot "
-                f"pass; this one can: `{with_time_limit(command, enough)}`; fewer epochs or "
+                f"pass; this one can: `{set_time_limit(command, enough_s)}`; fewer epochs or "
                 "less data, by the script's own arguments after --, make it shorter"
-                + _fewer(groups, self.affordable(budget), command)
+                + _suggest_groups(groups, self.count_affordable(budget), command)
             )
 
 
-def _fewer(groups: Sequence[str], affordable: int, command: str) -> str:
+def _suggest_groups(groups: Sequence[str], group_limit: int, command: str) -> str:
     """Return the end of the note: a question that can be answered in the time, if there is one."""
     # An answer has a resume from each part of training, and of one place alone each is a run.
-    if not PARTS <= affordable < len(groups) or " --places" in command:
+    if not PARTS <= group_limit < len(groups) or " --places" in command:
         return ""
-    ours, dashes, words = command.partition(" -- ")
-    asked = " ".join(f"--places '{group}'" for group in groups[:affordable])
-    return f"; within the limit it can answer for fewer: `{ours} {asked}{dashes}{words}`"
+    options, dashes, words = command.partition(" -- ")
+    place_options = " ".join(f"--places '{group}'" for group in groups[:group_limit])
+    return f"; within the limit it can answer for fewer: `{options} {place_options}{dashes}{words}`"
 
 
-def with_time_limit(command: str, seconds: int) -> str:
+def set_time_limit(command: str, seconds: int) -> str:
     """Return the command line of an audit with another time limit."""
-    ours, dashes, words = without_option(command, "--time-limit").partition(" -- ")
-    return f"{ours} --time-limit {seconds}s{dashes}{words}"
+    options, dashes, words = remove_option(command, "--time-limit").partition(" -- ")
+    return f"{options} --time-limit {seconds}s{dashes}{words}"
 
 
-def without_option(command: str, option: str) -> str:
+def remove_option(command: str, option: str) -> str:
     """Return a command line without an option of chaos's own, and its value."""
-    ours, dashes, words = command.partition(" -- ")
-    return re.sub(rf" {option}[= ]\S+", "", ours) + dashes + words
+    options, dashes, words = command.partition(" -- ")
+    return re.sub(rf" {option}[= ]\S+", "", options) + dashes + words

@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal, Self, TypeAlias, get_args
 
-from chaos.audit.determinism import Repetition
+from chaos.audit.determinism import CleanRunComparison
 from chaos.audit.finding import Finding
-from chaos.audit.group import ORDERS, Group, Question
 from chaos.audit.notes import Note
 from chaos.audit.retries import Retries
 from chaos.audit.run_row import RunRow
+from chaos.audit.site_category import CATEGORY_ORDERS, Question, SiteCategory
 from chaos.model.arguments import Arguments
-from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, LauncherFacts
 from chaos.model.scenario import Acceptable, Sampling
-from chaos.model.severity import Severity, worst
+from chaos.model.severity import Severity, find_worst_severity
 from chaos.record import Record
-from chaos.words import listed, plural
+from chaos.wording import join_names, plural
 
 Word: TypeAlias = Literal["pass", "fail", "inconclusive"]
 ACCEPTABLE: tuple[Acceptable, ...] = get_args(Acceptable)
@@ -51,19 +51,19 @@ class AuditedJob(Record):
     own_preemptions: int | None = None
     #: the most steps of a rank in an epoch
     epoch_steps: int = 0
-    launcher: Launcher = USUAL
+    launcher: Launcher = DEFAULT_LAUNCHER
     #: the evidence that a fault can change
     sees: tuple[str, ...] = ("losses",)
 
     @property
     def facts(self) -> LauncherFacts:
-        return FACTS[self.launcher]
+        return LAUNCHER_FACTS[self.launcher]
 
 
-class Covered(Record):
+class GroupCoverage(Record):
     """One group: its places, those that were chosen, and those that were tried."""
 
-    group: Group
+    group: SiteCategory
     tried: int
     chosen: int
     places: int
@@ -88,7 +88,7 @@ class SaveStep(Record):
         return self.name if self.tried else f"{self.name} (not tried)"
 
 
-class Replaced(Record):
+class ReplacedSetting(Record):
     """A setting of the script that the audit replaced."""
 
     name: str
@@ -99,7 +99,7 @@ class Replaced(Record):
         return f"{self.name}: {self.before} -> {self.now}"
 
 
-class Since(Record):
+class AuditChanges(Record):
     """The fate of the last audit's places in this one, by group and name."""
 
     #: that audit's
@@ -134,9 +134,9 @@ class Card(Record):
     seconds: float
     versions: dict[str, str]
     job: AuditedJob
-    repetition: Repetition
+    repetition: CleanRunComparison
     notes: tuple[Note, ...]
-    covered: tuple[Covered, ...]
+    covered: tuple[GroupCoverage, ...]
     #: empty where a save of the job has no operations at which a fault can be injected
     save_steps: tuple[SaveStep, ...] = ()
     runs: tuple[RunRow, ...]
@@ -153,7 +153,7 @@ class Card(Record):
     accept: tuple[Acceptable, ...] = ()
     sampling: Sampling = "exactly_once"
     has_tolerance: bool = False
-    replaced: tuple[Replaced, ...] = ()
+    replaced: tuple[ReplacedSetting, ...] = ()
     #: the epochs, or ranges of them, of the heat map
     columns: tuple[str, ...] = ("0",)
     #: the runs with faults, those that rows share, and those tried again alone, included
@@ -163,17 +163,17 @@ class Card(Record):
     #: a digest of all that the results follow from but the places
     basis: str = ""
     #: of an audit that continues another one
-    since: Since | None = None
+    since: AuditChanges | None = None
 
     @property
     def right(self) -> int:
         """The places after which the job reached a right result, and had not begun anew."""
-        return sum(run.is_right and not run.is_anew for run in self.runs)
+        return sum(run.is_right and not run.is_from_scratch for run in self.runs)
 
     @property
-    def from_scratch(self) -> int:
+    def scratch_count(self) -> int:
         """The places after which the job began anew, with a right result: no resume was tested."""
-        return sum(run.is_anew for run in self.runs)
+        return sum(run.is_from_scratch for run in self.runs)
 
     @property
     def wrong(self) -> tuple[RunRow, ...]:
@@ -217,9 +217,9 @@ class Card(Record):
     @property
     def keeps_nothing(self) -> bool:
         """Whether all that the job saved was seen to be gone where it restarted."""
-        job, seen = self.job, [run.keeps for run in self.runs if run.keeps is not None]
+        job, keeps_flags = self.job, [run.keeps for run in self.runs if run.keeps is not None]
         is_rays = bool(job.saved) and not job.facts.lacks_part("reports")
-        return bool(seen) and not any(seen) and not is_rays
+        return bool(keeps_flags) and not any(keeps_flags) and not is_rays
 
     @property
     def is_partial(self) -> bool:
@@ -229,7 +229,7 @@ class Card(Record):
     @property
     def severity(self) -> Severity | None:
         """The gravest severity of all findings, None if there are none."""
-        return worst(finding.severity for finding in self.findings)
+        return find_worst_severity(finding.severity for finding in self.findings)
 
     @property
     def word(self) -> Word:
@@ -240,7 +240,7 @@ class Card(Record):
     @property
     def reasons(self) -> tuple[str, ...]:
         """The reasons why the answer is inconclusive, or would be without the findings."""
-        return tuple(reasons(self))
+        return tuple(find_reasons(self))
 
     @property
     def exit_code(self) -> int:
@@ -250,18 +250,18 @@ class Card(Record):
     def sentence(self) -> str:
         """The answer with its evidence."""
         if self.retries.is_finding:
-            given = "with retries: " if self.retries.source == "nothing" else ""
-            return f"fail: {self.retries.sentence}; {given}{_of_resumes(self)}"
-        return _of_resumes(self)
+            prefix = "with retries: " if self.retries.source == "nothing" else ""
+            return f"fail: {self.retries.sentence}; {prefix}{_describe_answer(self)}"
+        return _describe_answer(self)
 
     @property
     def size(self) -> str:
         """The size of the job, by a clean run."""
         job = self.job
-        of = f" of up to {plural(job.epoch_steps, 'step')}" if job.epoch_steps else ""
+        epoch_length = f" of up to {plural(job.epoch_steps, 'step')}" if job.epoch_steps else ""
         steps = f"{plural(job.steps, 'step')} per rank" if job.steps else "no step seen"
         ranks = plural(job.workers, "rank")
-        passes = f"{plural(job.epochs, 'epoch')}{of}" if job.epochs else "1 pass"
+        passes = f"{plural(job.epochs, 'epoch')}{epoch_length}" if job.epochs else "1 pass"
         saved = "no checkpoint kept" if self.keeps_nothing else plural(job.saved, "checkpoint")
         return f"{ranks}, {passes}, {steps}, {saved}"
 
@@ -276,9 +276,9 @@ class Card(Record):
         """One line for a README."""
         size = plural(self.job.workers, "rank")
         size += f", {plural(self.job.epochs, 'epoch')}" if self.job.epochs else ""
-        shown = self.launched_by.rsplit(".", maxsplit=1)[0]
-        of = f"({size}, {shown})" if shown else f"({size})"
-        return f"chaos audit: {self.word}, {coverage(self)} {of}"
+        product = self.launched_by.rsplit(".", maxsplit=1)[0]
+        details = f"({size}, {product})" if product else f"({size})"
+        return f"chaos audit: {self.word}, {describe_coverage(self)} {details}"
 
     def to_json(self) -> str:
         """Return the whole card for machines; `verdict` holds the values derived from the rest."""
@@ -294,7 +294,7 @@ class Card(Record):
             "runs": {"of": self.run_count, "places_in_shared_ones": self.shared},
             "restarts": sum(max(run.attempts - 1, 0) for run in self.runs),
             "right": self.right,
-            "from_scratch": self.from_scratch,
+            "from_scratch": self.scratch_count,
             "broken": self.broken,
             "inconclusive": len(self.inconclusive),
             "is_partial": self.is_partial,
@@ -315,18 +315,18 @@ class Card(Record):
 # -- the answer ------------------------------------------------------------------------------------
 
 
-def _of_resumes(card: Card) -> str:
+def _describe_answer(card: Card) -> str:
     """Return the answer of the runs with faults, as if no retries were missing."""
     if card.broken:
         causes = "one cause" if len(card.findings) == 1 else f"{len(card.findings)} causes"
         grave = f", {card.severity}" if card.severity else ""
-        return f"fail: {_of_places(card, card.wrong)}: {causes}{grave}"
+        return f"fail: {_describe_places(card, card.wrong)}: {causes}{grave}"
     if card.reasons:
         return f"inconclusive: {'; '.join(card.reasons[:REASONS_SHOWN])}"
-    return f"pass: {coverage(card)}{_but(card)}"
+    return f"pass: {describe_coverage(card)}{_describe_conditions(card)}"
 
 
-def coverage(card: Card) -> str:
+def describe_coverage(card: Card) -> str:
     """Return in words the number of right resumes, and of the places that were tried."""
     tried, places = card.places
     resumes = f"{card.resumed_right} of {plural(card.resumed, 'resume')} right"
@@ -341,7 +341,7 @@ def coverage_share(card: Card) -> float:
     return tried / places if places else 0.0
 
 
-def confidence(card: Card) -> str | None:
+def describe_confidence(card: Card) -> str | None:
     """Return the claim that resumes without a failure prove; None if one failed, or none was tried.
 
     If n of n are right, a share of failures above 1 - 0.05 ** (1 / n) is ruled out with 95 %
@@ -349,14 +349,15 @@ def confidence(card: Card) -> str | None:
     """
     if card.broken or not card.resumed_right:
         return None
-    most = 1 - 0.05 ** (1 / card.resumed_right)
+    failure_share = 1 - 0.05 ** (1 / card.resumed_right)
     resumes = plural(card.resumed_right, "resume")
     return (
-        f"no failure in {resumes}: up to {100 * most:.0f} % of resumes could fail (95 % confidence)"
+        f"no failure in {resumes}: up to {100 * failure_share:.0f} % of resumes could fail (95 % "
+        "confidence)"
     )
 
 
-def reasons(card: Card) -> Iterator[str]:
+def find_reasons(card: Card) -> Iterator[str]:
     """Yield the reasons why the answer is not pass although nothing wrong was found."""
     if card.ended == "interrupted":
         yield "the audit was interrupted"
@@ -370,90 +371,103 @@ def reasons(card: Card) -> Iterator[str]:
     if card.retries.source == "unknown":
         yield "one fault under the job's own retries did not show whether it restarts"
     if not card.runs:
-        yield f"no fault was injected{_why_cut(card)}, so nothing is known"
+        yield f"no fault was injected{_describe_cut(card)}, so nothing is known"
         return
-    yield from _unjudged(card)
-    yield from _since(card)
-    yield from _recoveries(card)
-    yield from _restarts(card)
-    yield from _blind(card)
+    yield from _explain_unjudged(card)
+    yield from _explain_changes(card)
+    yield from _explain_recoveries(card)
+    yield from _explain_restarts(card)
+    yield from _explain_blindness(card)
 
 
-def _recoveries(card: Card) -> Iterator[str]:
+def _explain_recoveries(card: Card) -> Iterator[str]:
     """Yield the reason that lines of the job recover from an exception, which no fault raised."""
     if card.recoveries:
-        go = "go" if len(card.recoveries) > 1 else "goes"
+        verb = "go" if len(card.recoveries) > 1 else "goes"
         yield (
-            f"{listed(card.recoveries)} {go} on after an exception in training: not tried (after "
-            f"kills: {coverage(card)})"
+            f"{join_names(card.recoveries)} {verb} on after an exception in training: not "
+            "tried (after "
+            f"kills: {describe_coverage(card)})"
         )
 
 
-def _unjudged(card: Card) -> Iterator[str]:
+def _explain_unjudged(card: Card) -> Iterator[str]:
     # A run of several places may have gone wrong before the last of its faults was due.
-    untold = [run for run in card.inconclusive if run.happened or run.is_combined]
-    if untold:
-        yield f"{_of_places(card, untold)} could not be judged: {untold[0].headline.rstrip('.')}"
-
-
-def _since(card: Card) -> Iterator[str]:
-    """Yield a reason for what failed in the last audit, and is not known to be mended."""
-    found = card.since
-    if found is None:
-        return
-    if found.untold:
-        failed = plural(len(found.untold), "place")
-        yield f"{failed} that failed in {found.folder} came to no answer"
-    if found.is_unexplained:
+    undecided_runs = [run for run in card.inconclusive if run.has_all_faults or run.is_combined]
+    if undecided_runs:
         yield (
-            f"{plural(len(found.mended), 'place')} that failed in {found.folder} came out right, "
+            f"{_describe_places(card, undecided_runs)} could not be judged: "
+            f"{undecided_runs[0].headline.rstrip('.')}"
+        )
+
+
+def _explain_changes(card: Card) -> Iterator[str]:
+    """Yield a reason for what failed in the last audit, and is not known to be mended."""
+    changes = card.since
+    if changes is None:
+        return
+    if changes.untold:
+        failed = plural(len(changes.untold), "place")
+        yield f"{failed} that failed in {changes.folder} came to no answer"
+    if changes.is_unexplained:
+        yield (
+            f"{plural(len(changes.mended), 'place')} that failed in {changes.folder} came out "
+            "right, "
             "and nothing that chaos sees has changed since: a race, or a change outside of the "
             "job's code; an audit without --continue judges the job as it is"
         )
 
 
-def _of_places(card: Card, runs: Sequence[RunRow]) -> str:
+def _describe_places(card: Card, runs: Sequence[RunRow]) -> str:
     """Return in words the number of those places, and of those runs of several places."""
     combined = sum(run.is_combined for run in runs)
     places = plural(sum(not run.is_combined for run in card.runs), "place")
     words = f"{len(runs) - combined} of {places}"
-    more = plural(combined, "run")
-    return f"{words} and {more} of several places" if combined else words
+    combined_runs = plural(combined, "run")
+    return f"{words} and {combined_runs} of several places" if combined else words
 
 
-def _restarts(card: Card) -> Iterator[str]:
+def _explain_restarts(card: Card) -> Iterator[str]:
     """Yield a reason for each kind of restart that was due and missing."""
     if card.resumed == 0:
-        yield _no_resume(card)
+        yield _explain_missing_resume(card)
     if card.repetition.is_by_steps and 0 < card.resumed_right < RESUMES_MIN:
-        does = card.job.facts.words.does
+        verb = card.job.facts.words.save_action
         yield (
-            f"the job {does}s by the clock, and between its few {does}s only "
-            f"{plural(card.resumed_right, 'restart')} went on from a checkpoint; have it {does} "
+            f"the job {verb}s by the clock, and between its few {verb}s only "
+            f"{plural(card.resumed_right, 'restart')} went on from a checkpoint; have it {verb} "
             "more often, or train longer, by its own arguments"
         )
-    yield from _left_out(card)
-    tried = {run.group for run in card.runs if run.happened}
-    untried = [row.group for row in card.covered if row.chosen and row.group not in tried]
-    if untried:
-        yield f"{_were(untried)} not tried{_why_cut(card)}"
-    left = [step.name for step in card.save_steps if not step.tried]
-    if 0 < len(left) < len(card.save_steps):
-        were = f"{plural(len(left), 'operation')} of a save {'was' if len(left) == 1 else 'were'}"
-        yield f"{were} not tried{_why_cut(card)}"
-    resumed = {run.group for run in card.runs if run.resumed and run.is_right}
-    scratch = [
+    yield from _explain_omissions(card)
+    tried_groups = {run.group for run in card.runs if run.has_all_faults}
+    untried_groups = [
+        row.group for row in card.covered if row.chosen and row.group not in tried_groups
+    ]
+    if untried_groups:
+        yield f"{_build_subject(untried_groups)} not tried{_describe_cut(card)}"
+    untried_steps = [step.name for step in card.save_steps if not step.tried]
+    if 0 < len(untried_steps) < len(card.save_steps):
+        subject = (
+            f"{plural(len(untried_steps), 'operation')} of a save "
+            f"{'was' if len(untried_steps) == 1 else 'were'}"
+        )
+        yield f"{subject} not tried{_describe_cut(card)}"
+    resumed_groups = {run.group for run in card.runs if run.resumed and run.is_right}
+    scratch_groups = [
         row.group
         for row in card.covered
-        if row.chosen and row.resumes and row.group in tried and row.group not in resumed
+        if row.chosen
+        and row.resumes
+        and row.group in tried_groups
+        and row.group not in resumed_groups
     ]
-    if card.resumed and scratch:
-        yield f"no restart went on from a checkpoint in: {_named(scratch)}"
+    if card.resumed and scratch_groups:
+        yield f"no restart went on from a checkpoint in: {_quote_groups(scratch_groups)}"
     if card.resumed and card.missing_parts:
         yield f"no restart went on from {' or '.join(card.missing_parts)} checkpoint"
 
 
-def _no_resume(card: Card) -> str:
+def _explain_missing_resume(card: Card) -> str:
     if card.job.saved == 0 and not card.job.keeps_files:
         return "the job saves no checkpoint, so every restart began anew"
     if card.keeps_nothing:
@@ -466,30 +480,30 @@ def _no_resume(card: Card) -> str:
     return "no restart had a checkpoint to go on from"
 
 
-def _left_out(card: Card) -> Iterator[str]:
+def _explain_omissions(card: Card) -> Iterator[str]:
     """Yield a reason if groups of the question were not asked for: a pass would be of a part."""
-    left_out = [
+    omitted_groups = [
         row.group
         for row in card.covered
-        if row.places and not row.chosen and row.group in ORDERS[card.question]
+        if row.places and not row.chosen and row.group in CATEGORY_ORDERS[card.question]
     ]
-    if left_out:
-        yield f"{_were(left_out)} left out by --places"
+    if omitted_groups:
+        yield f"{_build_subject(omitted_groups)} left out by --places"
 
 
-def _blind(card: Card) -> Iterator[str]:
+def _explain_blindness(card: Card) -> Iterator[str]:
     """Yield a reason for each kind of defect that could not have been seen."""
     if not card.job.sees:
         yield (
             "no loss, no state and no metric but a counter was seen, so that nothing was compared"
         )
     if card.repetition.hides_much and not card.has_tolerance:
-        part = card.repetition.hidden_part
-        by = "" if part is None else f" by less than {100 * part:.2g} %"
-        what = f"a defect that moves a loss{by} is not seen"
-        if part is not None and part > 1:
-            what = "losses cannot be compared"
-        yield f"the job does not repeat itself without a fault, so that {what}"
+        hidden_part = card.repetition.hidden_part
+        amount = "" if hidden_part is None else f" by less than {100 * hidden_part:.2g} %"
+        consequence = f"a defect that moves a loss{amount} is not seen"
+        if hidden_part is not None and hidden_part > 1:
+            consequence = "losses cannot be compared"
+        yield f"the job does not repeat itself without a fault, so that {consequence}"
     if card.hashes_apart is not None:
         yield (
             f"with another hash seed the job trains on other data ({card.hashes_apart}), and all "
@@ -497,35 +511,37 @@ def _blind(card: Card) -> Iterator[str]:
         )
 
 
-def _why_cut(card: Card) -> str:
+def _describe_cut(card: Card) -> str:
     if card.ended != "budget":
         return ""
     return f" ({card.limit} ended the audit)" if card.limit else " (the time limit was reached)"
 
 
-def _were(groups: Sequence[str]) -> str:
-    return f"{_named(groups)} {'was' if len(groups) == 1 else 'were'}"
+def _build_subject(groups: Sequence[str]) -> str:
+    return f"{_quote_groups(groups)} {'was' if len(groups) == 1 else 'were'}"
 
 
-def _named(groups: Sequence[str]) -> str:
-    named = [f"'{group}'" for group in groups[:GROUPS_SHOWN]]
-    more = len(groups) - len(named)
-    return ", ".join(named) + (f" and {plural(more, 'other group')}" if more else "")
+def _quote_groups(groups: Sequence[str]) -> str:
+    quotes = [f"'{group}'" for group in groups[:GROUPS_SHOWN]]
+    other_count = len(groups) - len(quotes)
+    return ", ".join(quotes) + (f" and {plural(other_count, 'other group')}" if other_count else "")
 
 
-def _but(card: Card) -> str:
+def _describe_conditions(card: Card) -> str:
     """Return the conditions that a pass depends on, such as retries that the audit added."""
-    accepted = [run for run in card.runs if run.accepted]
+    accepted_runs = [run for run in card.runs if run.accepted]
     conditions = ""
-    if accepted:
+    if accepted_runs:
         words = " and ".join(word for word in ACCEPTABLE if word in card.accept)
-        by = [f"`--accept {words}`"] if words else []
-        by += ["`--sampling resampled`"] if card.sampling == "resampled" else []
-        allow = "allows" if len(by) == 1 else "allow"
-        places = plural(len(accepted), "place")
-        conditions = f"; not the same at {places}, which {' and '.join(by)} {allow}"
+        options = [f"`--accept {words}`"] if words else []
+        options += ["`--sampling resampled`"] if card.sampling == "resampled" else []
+        verb = "allows" if len(options) == 1 else "allow"
+        places = plural(len(accepted_runs), "place")
+        conditions = f"; not the same at {places}, which {' and '.join(options)} {verb}"
     gave_notice = any(op.fault.is_announced for run in card.runs for op in run.ops)
     if card.job.own_preemptions == 0 and gave_notice and card.retries.source != "script":
-        rest = "given the retries that its own `max_preemption_failures: 0` does not allow"
-        return f"{conditions}; {rest}"
+        retry_condition = (
+            "given the retries that its own `max_preemption_failures: 0` does not allow"
+        )
+        return f"{conditions}; {retry_condition}"
     return conditions

@@ -10,36 +10,36 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from chaos.audit.finding import Finding, size
+from chaos.audit.cause_search import CauseOutcome, CauseSearch
+from chaos.audit.finding import Finding, measure_size
 from chaos.audit.folder import AuditFolder
-from chaos.audit.giving_back import Explained, GivingBack
 from chaos.audit.notes import Note, note
-from chaos.audit.run_row import RunRow, run_row
+from chaos.audit.run_row import RunRow, build_run_row
 from chaos.check.analysis import RunAnalysis
-from chaos.check.code_lines import lines_of_values
+from chaos.check.code_lines import find_value_lines
 from chaos.check.judge import judge_analysis
 from chaos.check.state import STATE
 from chaos.check.trajectory import TRAJECTORY
 from chaos.errors import ChaosError
-from chaos.extensions import other_checks
+from chaos.extensions import load_external_checks
 from chaos.model.history import Baseline
 from chaos.model.severity import Severity
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock
+from chaos.run.display_path import format_path
 from chaos.run.ports import Backend
-from chaos.run.shown import shown
-from chaos.words import listed, plural
+from chaos.wording import join_names, plural
 
-_GIVEN = "given"
+_TRIALS_FOLDER = "given"
 #: the checks whose grade rests on a generator that did not come back
-_BY_CHANCE = (STATE, TRAJECTORY)
+_CHANCE_CHECKS = (STATE, TRAJECTORY)
 
 
 @dataclass
 class CauseTrials:
     """The trials of one audit, below `folder`.
 
-    After `ends_ns` (monotonic) none begins, but for the first `least` runs.
+    After `end_ns` (monotonic) only the first `minimum_runs` still begin.
     """
 
     backend: Backend
@@ -47,162 +47,176 @@ class CauseTrials:
     folder: AuditFolder
     baseline: Baseline
     rows: tuple[RunRow, ...]
-    ends_ns: float
-    least: int
+    end_ns: float
+    minimum_runs: int
     show: Callable[[int], None] = lambda _: None
     #: the trials that time ended before they had an outcome
-    untried: int = field(default=0, init=False)
+    untried_count: int = field(default=0, init=False)
     #: by the name of the finding, what was shown of it
-    _shown: dict[str, Explained] = field(default_factory=dict, init=False)
-    _outcomes: dict[tuple[int, str], Explained | None] = field(default_factory=dict, init=False)
+    _outcome_by_finding: dict[str, CauseOutcome] = field(default_factory=dict, init=False)
+    _outcomes: dict[tuple[int, str], CauseOutcome | None] = field(default_factory=dict, init=False)
 
     def judge(self, findings: Sequence[Finding]) -> tuple[list[Finding], tuple[Note, ...]]:
         """Return the findings with what was shown of them, and notes of those that are none."""
-        judged = []
-        self.untried = 0  # what was tried before is of no finding
+        judged_findings = []
+        self.untried_count = 0  # what was tried before is of no finding
         for number, finding in enumerate(findings):
             if finding.is_open:
                 self.show(number)
-                finding = self._explained(finding)  # noqa: PLW2901
-            judged.append(finding)
-        idle = {f.name: by for f in judged if (by := self._proven_without(f, judged)) is not None}
-        shutil.rmtree(self.folder.path / _GIVEN, ignore_errors=True)
-        kept = [finding for finding in judged if finding.name not in idle]
-        return kept, tuple(_note(f, idle[f.name]) for f in judged if f.name in idle)
+                finding = self._explain_finding(finding)  # noqa: PLW2901
+            judged_findings.append(finding)
+        main_by_name = {
+            f.name: main_finding
+            for f in judged_findings
+            if (main_finding := self._find_main_finding(f, judged_findings)) is not None
+        }
+        shutil.rmtree(self.folder.path / _TRIALS_FOLDER, ignore_errors=True)
+        real_findings = [finding for finding in judged_findings if finding.name not in main_by_name]
+        return real_findings, tuple(
+            _note_idle_finding(f, main_by_name[f.name])
+            for f in judged_findings
+            if f.name in main_by_name
+        )
 
-    def no_longer_accepted(self) -> tuple[RunRow, ...]:
+    def recheck_accepted(self) -> tuple[RunRow, ...]:
         """Return the rows; wrong are those accepted as drawn where that is not what happened.
 
         That only a generator makes the difference is tried at one of them, and holds for all.
         """
-        drawn = [run for row in self.rows if (run := self._accepted_as_drawn(row)) is not None]
-        if not drawn:
+        drawn_rows = [run for row in self.rows if (run := self._judge_drawn_row(row)) is not None]
+        if not drawn_rows:
             return self.rows
-        first = min(drawn, key=size)
-        outcome = self._tried(first.number, TRAJECTORY)
+        smallest_row = min(drawn_rows, key=measure_size)
+        outcome = self._search_cause(smallest_row.number, TRAJECTORY)
         if outcome is None or outcome.is_drawn or not (outcome.cause or outcome.generators):
             return self.rows
-        for row in drawn:
-            self.folder.run(row.number).save_verdict(self._judged(row).verdict)
-        by_number = {row.number: row for row in drawn}
+        for row in drawn_rows:
+            self.folder.run_directory(row.number).save_verdict(self._judge_strictly(row).verdict)
+        by_number = {row.number: row for row in drawn_rows}
         self.rows = tuple(by_number.get(row.number, row) for row in self.rows)
         return self.rows
 
-    def _accepted_as_drawn(self, row: RunRow) -> RunRow | None:
+    def _judge_drawn_row(self, row: RunRow) -> RunRow | None:
         """Return a row as it is where nothing is accepted, if chance is all that is wrong there."""
         if not row.accepted or not row.is_right or row.earlier:
             return None
-        run = self._judged(row)
+        run = self._judge_strictly(row)
         is_drawn = all(
-            result.check in _BY_CHANCE and result.severity == "not reproducible"
+            result.check in _CHANCE_CHECKS and result.severity == "not reproducible"
             for result in run.verdict.broken
         )
-        wrong = run_row(row.number, row.place, run)
-        wrong = wrong.model_copy(update={"is_combined": row.is_combined})
-        return wrong if is_drawn and wrong.is_wrong else None
+        wrong_row = build_run_row(row.number, row.place, run)
+        wrong_row = wrong_row.replace(is_combined=row.is_combined)
+        return wrong_row if is_drawn and wrong_row.is_wrong else None
 
-    def _judged(self, row: RunRow) -> FinishedRun:
+    def _judge_strictly(self, row: RunRow) -> FinishedRun:
         """Judge a run again, with nothing accepted."""
-        run, analysis = self.folder.run(row.number), self._analysis(row.number)
-        verdict = judge_analysis(analysis, other_checks())
-        means = analysis.plan, self.folder.env, analysis.history, self.baseline, verdict
-        return FinishedRun(*means, shown(run.path), row.seconds, analysis)
+        run, analysis = self.folder.run_directory(row.number), self._load_analysis(row.number)
+        verdict = judge_analysis(analysis, load_external_checks())
+        arguments = analysis.plan, self.folder.env, analysis.history, self.baseline, verdict
+        return FinishedRun(*arguments, format_path(run.path), row.seconds, analysis)
 
-    def _explained(self, finding: Finding) -> Finding:
+    def _explain_finding(self, finding: Finding) -> Finding:
         check = TRAJECTORY if finding.defect.check == STATE else finding.defect.check
-        outcome = self._tried(finding.smallest.number, check)
+        outcome = self._search_cause(finding.smallest.number, check)
         if outcome is None:
             return finding
-        self._shown[finding.name] = outcome
-        analysis = self._analysis(finding.smallest.number)
+        self._outcome_by_finding[finding.name] = outcome
+        analysis = self._load_analysis(finding.smallest.number)
         if outcome.cause:
-            lines = lines_of_values(analysis, outcome.cause, finding.lines)
-            proven = finding.proven(outcome.sentence, lines, [one.path for one in outcome.cause])
-            grade = self._grade(proven, outcome)
-            return proven.model_copy(update={"graded": grade})
-        if not outcome.generators or finding.defect.check not in _BY_CHANCE:
+            lines = find_value_lines(analysis, outcome.cause, finding.lines)
+            proven_finding = finding.add_proof(
+                outcome.sentence, lines, [candidate.path for candidate in outcome.cause]
+            )
+            grade = self._find_severity(proven_finding, outcome)
+            return proven_finding.replace(graded=grade)
+        if not outcome.generators or finding.defect.check not in _CHANCE_CHECKS:
             return finding
-        named = listed([f"`{path}`" for path in outcome.generators])
-        it = "it" if len(outcome.generators) == 1 else "them"
-        trial = f"{named} did not come back, and giving {it} back did not mend training."
-        return finding.not_mended(trial)
+        generators = join_names([f"`{path}`" for path in outcome.generators])
+        pronoun = "it" if len(outcome.generators) == 1 else "them"
+        trial = f"{generators} did not come back, and giving {pronoun} back did not mend training."
+        return finding.add_failed_trial(trial)
 
-    def _grade(self, finding: Finding, outcome: Explained) -> Severity | None:
+    def _find_severity(self, finding: Finding, outcome: CauseOutcome) -> Severity | None:
         """Return the severity by a cause that was shown; None for that of the runs."""
         if not outcome.is_drawn:
             # Whatever looks drawn, such as another order, came of a value that was lost.
             return "wrong result"
-        if finding.defect.check not in _BY_CHANCE:
+        if finding.defect.check not in _CHANCE_CHECKS:
             return None
         if finding.defect.severity == "not reproducible":
             return None
-        is_drawn = self._idle_elsewhere(finding, finding) is not None
+        is_drawn = self._find_idle_parts(finding, finding) is not None
         return "not reproducible" if is_drawn else None
 
-    def _tried(self, number: int, check: str) -> Explained | None:
+    def _search_cause(self, number: int, check: str) -> CauseOutcome | None:
         """Return what giving values back to a run has shown; None without time for it."""
         if (number, check) not in self._outcomes:
-            giving = self._giving(number, check, f"{number}-{check}")
+            cause_search = self._create_search(number, check, f"{number}-{check}")
             outcome = None
             try:
-                outcome = giving.explained(self._analysis(number))
+                outcome = cause_search.find_cause(self._load_analysis(number))
             except TimeoutError:
-                self.untried += 1
+                self.untried_count += 1
             except ChaosError:
                 pass  # what was found stands without it
             self._outcomes[number, check] = outcome
-            self.least = max(0, self.least - giving.runs)
+            self.minimum_runs = max(0, self.minimum_runs - cause_search.run_count)
         return self._outcomes[number, check]
 
-    def _giving(self, number: int, check: str, name: str) -> GivingBack:
-        folder = AuditFolder(self.folder.path / _GIVEN / name, self.folder.env)
-        plan = self._analysis(number).plan
-        means = self.backend, self.clock, folder, plan, self.baseline, check
-        return GivingBack(*means, ends_ns=self.ends_ns, least=self.least)
+    def _create_search(self, number: int, check: str, name: str) -> CauseSearch:
+        folder = AuditFolder(self.folder.path / _TRIALS_FOLDER / name, self.folder.env)
+        plan = self._load_analysis(number).plan
+        arguments = self.backend, self.clock, folder, plan, self.baseline, check
+        return CauseSearch(*arguments, end_ns=self.end_ns, minimum_runs=self.minimum_runs)
 
-    def _analysis(self, number: int) -> RunAnalysis:
+    def _load_analysis(self, number: int) -> RunAnalysis:
         """Return the tables of a run, with nothing accepted: what is mended is to be equal."""
-        run = self.folder.run(number)
+        run = self.folder.run_directory(number)
         plan = run.load_plan()
-        expect = plan.expect.model_copy(update={"accept": ()})
-        plan = plan.model_copy(update={"expect": expect})
+        expect = plan.expect.replace(accept=())
+        plan = plan.replace(expect=expect)
         return RunAnalysis(plan, run.load_history(), self.baseline)
 
-    def _proven_without(self, finding: Finding, all_of: Sequence[Finding]) -> Finding | None:
+    def _find_main_finding(
+        self, finding: Finding, all_findings: Sequence[Finding]
+    ) -> Finding | None:
         """Return another finding by whose cause alone every run of this one is wrong."""
         parts = {*finding.defect.parts}
         if finding.defect.check != STATE or finding.cause or not parts:
             return None
-        for other in all_of:
-            outcome = self._shown.get(other.name)
-            if other is finding or outcome is None or not other.cause:
+        for other_finding in all_findings:
+            outcome = self._outcome_by_finding.get(other_finding.name)
+            if other_finding is finding or outcome is None or not other_finding.cause:
                 continue
-            if parts <= {*outcome.idle} and {*finding.runs} <= {*other.runs}:
-                idle = self._idle_elsewhere(finding, other)
-                return other if idle is not None and parts <= {*idle} else None
+            if parts <= {*outcome.idle} and {*finding.runs} <= {*other_finding.runs}:
+                idle_parts = self._find_idle_parts(finding, other_finding)
+                return other_finding if idle_parts is not None and parts <= {*idle_parts} else None
         return None
 
-    def _idle_elsewhere(self, finding: Finding, other: Finding) -> tuple[str, ...] | None:
+    def _find_idle_parts(self, finding: Finding, proven_finding: Finding) -> tuple[str, ...] | None:
         """Return what has no consequence at the places of one more run, with a cause given back.
 
         At a resume a schedule may be right by chance. None where training is not right with it.
         """
-        others = [row for row in self.rows if row.number in finding.runs and not row.earlier]
-        others = [row for row in others if row.number != other.smallest.number]
-        if not others:
-            return self._shown[other.name].idle
-        row = max(others, key=lambda row: (row.resumed, -row.number))
-        giving = self._giving(row.number, TRAJECTORY, f"{finding.name}-elsewhere")
-        idle = None
+        other_rows = [row for row in self.rows if row.number in finding.runs and not row.earlier]
+        other_rows = [row for row in other_rows if row.number != proven_finding.smallest.number]
+        if not other_rows:
+            return self._outcome_by_finding[proven_finding.name].idle
+        row = max(other_rows, key=lambda row: (row.resumed, -row.number))
+        cause_search = self._create_search(row.number, TRAJECTORY, f"{finding.name}-elsewhere")
+        idle_parts = None
         with suppress(TimeoutError, ChaosError):  # it stays what it is
-            idle = giving.idle_with(self._analysis(row.number), other.cause)
-        self.least = max(0, self.least - giving.runs)
-        return idle
+            idle_parts = cause_search.find_idle_parts(
+                self._load_analysis(row.number), proven_finding.cause
+            )
+        self.minimum_runs = max(0, self.minimum_runs - cause_search.run_count)
+        return idle_parts
 
 
-def _note(finding: Finding, other: Finding) -> Note:
-    parts = listed([f"`{part}`" for part in finding.defect.parts])
-    cause = listed([f"`{path}`" for path in other.cause])
+def _note_idle_finding(finding: Finding, main_finding: Finding) -> Note:
+    parts = join_names([f"`{part}`" for part in finding.defect.parts])
+    cause = join_names([f"`{path}`" for path in main_finding.cause])
     return note(
         f"{parts} did not come back at {plural(finding.count, 'place')}, without a consequence: "
         f"with {cause} alone given back, training is the baseline's"

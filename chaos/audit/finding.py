@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from typing import Any, Self
 
-from chaos.audit.group import GROUPS, Group
-from chaos.audit.run_row import Defect, RunRow, without_names
+from chaos.audit.run_row import DefectKey, RunRow, mask_names
+from chaos.audit.site_category import SITE_CATEGORIES, SiteCategory
 from chaos.check.diagnosis import EFFECTS
 from chaos.check.epochs import CURSOR, EPOCHS
-from chaos.check.fix_hints import is_unseen
-from chaos.check.headline import as_sentence
+from chaos.check.fix_hints import is_unexplained
+from chaos.check.headline import format_sentence
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state import STATE
 from chaos.check.state_snapshots import is_rng
@@ -18,7 +18,7 @@ from chaos.check.trajectory import TRAJECTORY
 from chaos.model.severity import SEVERITIES, Severity
 from chaos.model.verdict import JobLine
 from chaos.record import Record
-from chaos.words import plural
+from chaos.wording import plural
 
 # From the least that a reproduction needs to the most.
 # The checks that tell of a place in the data, each where the others do not show.
@@ -48,11 +48,11 @@ class Finding(Record):
     """One cause: the runs that show it, and the smallest of them."""
 
     name: str
-    defect: Defect
+    defect: DefectKey
     runs: tuple[int, ...]
     #: of the runs, those of several places
     combined: int
-    groups: dict[Group, int]
+    groups: dict[SiteCategory, int]
     places: tuple[str, ...]
     smallest: RunRow
     #: a path below the audit's folder
@@ -81,13 +81,17 @@ class Finding(Record):
     def headline(self) -> str:
         """The smallest run in a sentence: its headline, if that is about this cause."""
         run, headline = self.smallest, self.smallest.headline
-        if run.defects[:1] != (self.defect,) and self._own:
-            headline = as_sentence(f"{run.faults}{self._own}")
+        if run.defects[:1] != (self.defect,) and self._defect_sentence:
+            headline = format_sentence(f"{run.faults}{self._defect_sentence}")
         # Instead of its usual reasons, where these were tried.
         if (self.proof or self.trial) and self.defect.check in (STATE, TRAJECTORY):
-            told = dict(zip((d.check for d in run.defects), run.sentences, strict=False))
-            headline = as_sentence(f"{run.faults}{told.get(TRAJECTORY, self._own)}")
-        headline = self._without_guesses(headline)
+            sentence_by_check = dict(
+                zip((d.check for d in run.defects), run.sentences, strict=False)
+            )
+            headline = format_sentence(
+                f"{run.faults}{sentence_by_check.get(TRAJECTORY, self._defect_sentence)}"
+            )
+        headline = self._remove_guesses(headline)
         return " ".join(filter(None, (headline, self.proof, self.trial, self.note)))
 
     @property
@@ -99,10 +103,10 @@ class Finding(Record):
         is another one it may not have been seen why.
         """
         is_moved = all(part.startswith(("model.buffers", "rng.")) for part in self.defect.parts)
-        is_open = self.defect.check == STATE and (is_moved or is_unseen(self._own))
+        is_open = self.defect.check == STATE and (is_moved or is_unexplained(self._defect_sentence))
         return is_open or self.defect.check in EFFECTS
 
-    def proven(self, sentence: str, lines: Sequence[JobLine], cause: Sequence[str]) -> Self:
+    def add_proof(self, sentence: str, lines: Sequence[JobLine], cause: Sequence[str]) -> Self:
         """Return the finding with what was shown to be its cause, and the lines of that.
 
         A part of the state that is not among it is no longer named as what is lost: it follows.
@@ -112,7 +116,7 @@ class Finding(Record):
             proof["defect"] = self._effect
         return self.model_copy(update=proof)
 
-    def not_mended(self, sentence: str) -> Self:
+    def add_failed_trial(self, sentence: str) -> Self:
         """Return the finding with what did not mend it: generators, which are not the cause then.
 
         The result is wrong: nothing shows that it is only drawn otherwise.
@@ -123,24 +127,32 @@ class Finding(Record):
         return self.model_copy(update=trial)
 
     @property
-    def _effect(self) -> Defect:
+    def _effect(self) -> DefectKey:
         """The numbers that differ, in place of a part of the state that is not their cause."""
-        others = [d for d in self.smallest.defects if d.check == TRAJECTORY]
-        return others[0] if others and self.defect.check == STATE else self.defect
+        trajectory_defects = [d for d in self.smallest.defects if d.check == TRAJECTORY]
+        return (
+            trajectory_defects[0]
+            if trajectory_defects and self.defect.check == STATE
+            else self.defect
+        )
 
     @property
     def brief(self) -> str:
         """The defect in a sentence, without the faults that showed it."""
-        return as_sentence(self._without_guesses(self._own)) if self._own else self.headline
+        return (
+            format_sentence(self._remove_guesses(self._defect_sentence))
+            if self._defect_sentence
+            else self.headline
+        )
 
-    def _without_guesses(self, text: str) -> str:
+    def _remove_guesses(self, text: str) -> str:
         """Return a text without what was likely, where the cause was shown."""
         for guess in self.smallest.guesses if self.proof else ():
             text = text.replace(guess, "")
         return text
 
     @property
-    def _own(self) -> str:
+    def _defect_sentence(self) -> str:
         """The sentence of the smallest run on this defect; empty in a record of an older chaos."""
         run = self.smallest
         return dict(zip(run.defects, run.sentences, strict=False)).get(self.defect, "")
@@ -151,19 +163,23 @@ class Finding(Record):
 
         What is said of the finding itself is not said again.
         """
-        seen = self.confirmation
-        if seen is None:
+        confirmation = self.confirmation
+        if confirmation is None:
             return ""
-        is_same = without_names(seen.headline) == without_names(self.smallest.headline)
-        return f"{seen}, same difference" if is_same else f"{seen}: {seen.headline}"
+        is_same = mask_names(confirmation.headline) == mask_names(self.smallest.headline)
+        return (
+            f"{confirmation}, same difference"
+            if is_same
+            else f"{confirmation}: {confirmation.headline}"
+        )
 
     @property
     def besides(self) -> tuple[str, ...]:
         """The more specific checks that the smallest run breaks for another cause."""
         defects = self.smallest.defects
-        at = defects.index(self.defect) if self.defect in defects else 0
-        before = dict.fromkeys(defect.check for defect in defects[:at])
-        return tuple(check for check in before if check != self.defect.check)
+        index = defects.index(self.defect) if self.defect in defects else 0
+        earlier_checks = dict.fromkeys(defect.check for defect in defects[:index])
+        return tuple(check for check in earlier_checks if check != self.defect.check)
 
     @property
     def count(self) -> int:
@@ -173,13 +189,13 @@ class Finding(Record):
     @property
     def extent(self) -> str:
         """The number of places, and of runs of several places, in words."""
-        alone = self.count - self.combined
-        places = plural(alone, "place") if alone else ""
+        single_count = self.count - self.combined
+        places = plural(single_count, "place") if single_count else ""
         runs = f"{plural(self.combined, 'run')} of several places" if self.combined else ""
         return " and ".join(filter(None, (places, runs)))
 
 
-def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
+def group_findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     """Group the failed runs by cause, the cause with the most places first.
 
     A run belongs to the causes that its first broken check names; if it also shows a
@@ -189,177 +205,206 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     data that did not come back: the place decides whether steps are skipped, samples left out, or
     an epoch is trained in another's order.
     """
-    failed = [run for run in runs if run.status == "fail" and run.defects]
-    same = _same_cause([defect for run in failed for defect in run.defects])
-    broken = [_renamed(run, same.__getitem__) for run in failed]
-    main = _main_of_data(broken)
-    moved = {run.number for run in broken if _of_data(run) not in (None, main)}
-    broken = [_with_main(run, main) for run in broken]
-    counts = Counter(run.defects[0] for run in broken)
+    failed_runs = [run for run in runs if run.status == "fail" and run.defects]
+    main_by_defect = _merge_same_cause([defect for run in failed_runs for defect in run.defects])
+    broken_runs = [_rename_defects(run, main_by_defect.__getitem__) for run in failed_runs]
+    main_defect = _find_main_data_defect(broken_runs)
+    replaced_numbers = {
+        run.number for run in broken_runs if _find_data_defect(run) not in (None, main_defect)
+    }
+    broken_runs = [_merge_data_defects(run, main_defect) for run in broken_runs]
+    counts = Counter(run.defects[0] for run in broken_runs)
     ranking = sorted(counts, key=lambda d: (d.check == TRAJECTORY, -counts[d], d.check, d.gist))
-    grouped: dict[Defect, list[RunRow]] = {defect: [] for defect in ranking}
-    for run in broken:
-        for defect in _causes(run, ranking):
-            grouped.setdefault(defect, []).append(run)
-    found = [(defect, of) for defect, of in grouped.items() if of]
-    found.sort(key=lambda item: -len(item[1]))
-    names = _names([defect for defect, _ in found])
-    right = [run for run in runs if run.is_right]
+    runs_by_defect: dict[DefectKey, list[RunRow]] = {defect: [] for defect in ranking}
+    for run in broken_runs:
+        for defect in _select_causes(run, ranking):
+            runs_by_defect.setdefault(defect, []).append(run)
+    causes = [(defect, cause_runs) for defect, cause_runs in runs_by_defect.items() if cause_runs]
+    causes.sort(key=lambda item: -len(item[1]))
+    names = _name_findings([defect for defect, _ in causes])
+    right_runs = [run for run in runs if run.is_right]
     # A run that shows two causes is an example of both: one that shows a cause alone comes first.
-    of_several = Counter(id(run) for _, of in found for run in of)
-    unclear = {run.number for run in broken if of_several[id(run)] > 1} | moved
+    cause_counts = Counter(id(run) for _, cause_runs in causes for run in cause_runs)
+    unclear_numbers = {
+        run.number for run in broken_runs if cause_counts[id(run)] > 1
+    } | replaced_numbers
     return tuple(
-        _finding(defect, of, name, unclear, _only_within(defect, of, right))
-        for (defect, of), name in zip(found, names, strict=True)
+        _build_finding(
+            defect,
+            cause_runs,
+            name,
+            unclear_numbers,
+            _describe_epoch_limit(defect, cause_runs, right_runs),
+        )
+        for (defect, cause_runs), name in zip(causes, names, strict=True)
     )
 
 
-def _renamed(run: RunRow, name: Callable[[Defect], Defect]) -> RunRow:
+def _rename_defects(run: RunRow, rename: Callable[[DefectKey], DefectKey]) -> RunRow:
     """Return a run in which each defect has another name, and the first sentence of that name."""
-    sentence_of: dict[Defect, str] = {}
+    new_sentences: dict[DefectKey, str] = {}
     sentences = dict(zip(run.defects, run.sentences, strict=False))
     for defect in run.defects:
-        sentence_of.setdefault(name(defect), sentences.get(defect, ""))
-    return run.model_copy(
-        update={"defects": tuple(sentence_of), "sentences": tuple(sentence_of.values())}
-    )
+        new_sentences.setdefault(rename(defect), sentences.get(defect, ""))
+    return run.replace(defects=tuple(new_sentences), sentences=tuple(new_sentences.values()))
 
 
-def _of_data(run: RunRow) -> Defect | None:
+def _find_data_defect(run: RunRow) -> DefectKey | None:
     """Return the first sign of a place in the data, if it is the cause of a run, or one of two.
 
     Neither an optimizer nor a schedule chooses inputs. Where the model came back, something was
     loaded, and its place in the data is another matter.
     """
-    first, *others = run.defects
-    if first.check in _DATA:
-        return first
+    first_defect, *other_defects = run.defects
+    if first_defect.check in _DATA:
+        return first_defect
     parts = {part.partition(".")[0] for d in run.defects if d.check == STATE for part in d.parts}
-    if first.check != STATE or not parts <= {"optimizer", "schedule", "scaler"}:
+    if first_defect.check != STATE or not parts <= {"optimizer", "schedule", "scaler"}:
         return None
-    return next((defect for defect in others if defect.check in _DATA), None)
+    return next((defect for defect in other_defects if defect.check in _DATA), None)
 
 
-def _main_of_data(runs: Sequence[RunRow]) -> Defect | None:
+def _find_main_data_defect(runs: Sequence[RunRow]) -> DefectKey | None:
     """Return the gravest and then most frequent sign of a place in the data that was lost."""
-    counts = Counter(defect for run in runs if (defect := _of_data(run)) is not None)
+    counts = Counter(defect for run in runs if (defect := _find_data_defect(run)) is not None)
     order = sorted(counts, key=lambda d: (SEVERITIES.index(d.severity), -counts[d], d.gist))
     return next(iter(order), None)
 
 
-def _with_main(run: RunRow, main: Defect | None) -> RunRow:
+def _merge_data_defects(run: RunRow, main_defect: DefectKey | None) -> RunRow:
     """Return a run in which one sign of the place in the data stands for all."""
-    if main is None or _of_data(run) is None:
+    if main_defect is None or _find_data_defect(run) is None:
         return run
-    return _renamed(run, lambda defect: main if defect.check in _DATA else defect)
+    return _rename_defects(run, lambda defect: main_defect if defect.check in _DATA else defect)
 
 
-def size(run: RunRow) -> tuple[object, ...]:
+def measure_size(run: RunRow) -> tuple[object, ...]:
     """Return the size of a reproduction, to sort by: ops, means, then the place in training."""
     kind = run.ops[0].kind
-    means = _FAULTS.index(kind) if kind in _FAULTS else len(_FAULTS)
-    return len(run.ops), means, run.place.order, run.number
+    fault_index = _FAULTS.index(kind) if kind in _FAULTS else len(_FAULTS)
+    return len(run.ops), fault_index, run.place.order, run.number
 
 
-def _same_cause(defects: Sequence[Defect]) -> dict[Defect, Defect]:
+def _merge_same_cause(defects: Sequence[DefectKey]) -> dict[DefectKey, DefectKey]:
     """Return, for each defect, the one with the fewest parts of those that begin with its first."""
-    of: dict[object, Defect] = {}
+    main_by_key: dict[object, DefectKey] = {}
     for defect in sorted(set(defects), key=lambda d: (len(d.parts), d.gist)):
-        of.setdefault((defect.check, defect.severity, defect.parts[:1] or defect.gist), defect)
-    return {d: of[d.check, d.severity, d.parts[:1] or d.gist] for d in set(defects)}
+        main_by_key.setdefault(
+            (defect.check, defect.severity, defect.parts[:1] or defect.gist), defect
+        )
+    return {d: main_by_key[d.check, d.severity, d.parts[:1] or d.gist] for d in set(defects)}
 
 
-def _causes(run: RunRow, ranking: Sequence[Defect]) -> Sequence[Defect]:
-    own, others = run.defects[0], run.defects[1:]
-    shown = {own, *(defect for defect in others if defect.check != TRAJECTORY)}
-    first = next(defect for defect in ranking if defect in shown)
+def _select_causes(run: RunRow, ranking: Sequence[DefectKey]) -> Sequence[DefectKey]:
+    main_defect, other_defects = run.defects[0], run.defects[1:]
+    candidates = {main_defect, *(defect for defect in other_defects if defect.check != TRAJECTORY)}
+    top_defect = next(defect for defect in ranking if defect in candidates)
     # Only parts of the state are known to be lost one by one.
-    found = [first, *(d for d in others if d.check == first.check and d.parts)]
-    if own.check == first.check and own.parts:
-        found.append(own)
-    data = _of_data(run)
-    if data is not None and own.check == STATE:
-        found += [own, data]
-    return tuple(dict.fromkeys(found))
+    causes = [top_defect, *(d for d in other_defects if d.check == top_defect.check and d.parts)]
+    if main_defect.check == top_defect.check and main_defect.parts:
+        causes.append(main_defect)
+    data_defect = _find_data_defect(run)
+    if data_defect is not None and main_defect.check == STATE:
+        causes += [main_defect, data_defect]
+    return tuple(dict.fromkeys(causes))
 
 
-def united(found: Sequence[Finding], runs: Sequence[RunRow]) -> tuple[Finding, ...]:
+def merge_findings(findings: Sequence[Finding], runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     """Return the findings of all these runs; those that were shown to have one cause are one.
 
     The first of them stands for all of its severity.
     """
-    of: dict[object, list[Finding]] = {}
-    for finding in found:
+    findings_by_cause: dict[object, list[Finding]] = {}
+    for finding in findings:
         key = (finding.severity, *sorted(finding.cause)) if finding.cause else finding.name
-        of.setdefault(key, []).append(finding)
+        findings_by_cause.setdefault(key, []).append(finding)
     rows = {run.number: run for run in runs}
     return tuple(
-        same[0].model_copy(update=_extent([rows[n] for n in {n for one in same for n in one.runs}]))
-        for same in of.values()
+        same_cause[0].model_copy(
+            update=_summarize_runs(
+                [rows[n] for n in {n for member in same_cause for n in member.runs}]
+            )
+        )
+        for same_cause in findings_by_cause.values()
     )
 
 
-def _extent(runs: Sequence[RunRow]) -> dict[str, Any]:
+def _summarize_runs(runs: Sequence[RunRow]) -> dict[str, Any]:
     """Return what a finding says of all runs that show it."""
     counts = Counter(run.group for run in runs)
-    in_order = sorted(runs, key=lambda run: (GROUPS.index(run.group), run.place.order))
+    ordered_runs = sorted(runs, key=lambda run: (SITE_CATEGORIES.index(run.group), run.place.order))
     return {
         "runs": tuple(sorted(run.number for run in runs)),
         "combined": sum(run.is_combined for run in runs),
-        "groups": {group: counts[group] for group in GROUPS if counts[group]},
-        "places": tuple(f"{run.group}: {run.name}" for run in in_order),
+        "groups": {group: counts[group] for group in SITE_CATEGORIES if counts[group]},
+        "places": tuple(f"{run.group}: {run.name}" for run in ordered_runs),
     }
 
 
-def _finding(
-    defect: Defect, runs: Sequence[RunRow], name: str, unclear: Container[int], note: str
+def _build_finding(
+    defect: DefectKey, runs: Sequence[RunRow], name: str, unclear_numbers: Container[int], note: str
 ) -> Finding:
-    """Return a finding; of the `unclear` runs none is its example if another shows it."""
-    smallest = min(runs, key=lambda run: (run.number in unclear, size(run)))
+    """Return a finding; no run of `unclear_numbers` is its example if another shows it."""
+    smallest = min(runs, key=lambda run: (run.number in unclear_numbers, measure_size(run)))
     return Finding(
         name=name,
         defect=defect,
         smallest=smallest,
-        **_extent(runs),
+        **_summarize_runs(runs),
         repro=f"repro/{name}.chaos.yaml",
         report=f"runs/{smallest.number}/report.html",
         note=note,
-        lines=_own_lines(smallest, defect),
+        lines=_select_lines(smallest, defect),
     )
 
 
-def _own_lines(run: RunRow, defect: Defect) -> tuple[JobLine, ...]:
+def _select_lines(run: RunRow, defect: DefectKey) -> tuple[JobLine, ...]:
     """Return the lines behind a defect: of what was made, that of its own parts."""
     is_first = run.defects[:1] == (defect,)
-    own = {part.partition(".")[0] for part in defect.parts}
+    part_roots = {part.partition(".")[0] for part in defect.parts}
     return tuple(
         line
         for line in run.lines
-        if (line.part.partition(".")[0] in own if line.role == "made" else is_first or own)
+        if (
+            line.part.partition(".")[0] in part_roots
+            if line.role == "made"
+            else is_first or part_roots
+        )
     )
 
 
-def _only_within(defect: Defect, wrong: Sequence[RunRow], right: Sequence[RunRow]) -> str:
+def _describe_epoch_limit(
+    defect: DefectKey, wrong_runs: Sequence[RunRow], right_runs: Sequence[RunRow]
+) -> str:
     """Return a sentence if resumes from within an epoch alone show a cause; else an empty text."""
-    heads = sum(run.within is False for run in right)
-    if heads < HEADS_MIN or not all(run.within for run in wrong) or any(r.within for r in right):
+    epoch_starts = sum(run.within is False for run in right_runs)
+    if (
+        epoch_starts < HEADS_MIN
+        or not all(run.within for run in wrong_runs)
+        or any(r.within for r in right_runs)
+    ):
         return ""
     sentence = (
-        f"Only resumes from within an epoch fail ({len(wrong)} of {len(wrong)}, and none of "
-        f"{heads} from an epoch's beginning)"
+        f"Only resumes from within an epoch fail ({len(wrong_runs)} of {len(wrong_runs)}, and "
+        "none of "
+        f"{epoch_starts} from an epoch's beginning)"
     )
     is_drawn = defect.check == SAMPLE_ORDER or any(part.startswith("rng") for part in defect.parts)
     # torch 2.13, `_BaseDataLoaderIter`: the seed of its workers, also where it has none.
-    draws = "a DataLoader without a `generator` draws from torch's as each iteration begins"
-    return f"{sentence}; {draws}." if is_drawn else f"{sentence}."
+    explanation = "a DataLoader without a `generator` draws from torch's as each iteration begins"
+    return f"{sentence}; {explanation}." if is_drawn else f"{sentence}."
 
 
-def _names(defects: Sequence[Defect]) -> list[str]:
+def _name_findings(defects: Sequence[DefectKey]) -> list[str]:
     """Return the names of findings by their checks, numbered if a check has several."""
-    seen: Counter[str] = Counter()
+    check_counts: Counter[str] = Counter()
     names = []
     for defect in defects:
-        word = re.sub(r"\W+", "_", defect.check)
-        seen[word] += 1
-        names.append(word if seen[word] == 1 else f"{word}_{seen[word]}")
+        check_name = re.sub(r"\W+", "_", defect.check)
+        check_counts[check_name] += 1
+        names.append(
+            check_name
+            if check_counts[check_name] == 1
+            else f"{check_name}_{check_counts[check_name]}"
+        )
     return names

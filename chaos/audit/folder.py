@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from chaos import runner
-from chaos.job_failure import why_harmful
+from chaos.job_failure import find_harm_error
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.report.html import render_run
 from chaos.report.outcome import FinishedRun
-from chaos.run.clock import Clock, seconds_since
-from chaos.run.directory import RunDirectory, create, in_reports, room_in
+from chaos.run.clock import Clock, elapsed_seconds
+from chaos.run.directory import RunDirectory, create_run, ensure_reports_folder, explain_full_disk
+from chaos.run.display_path import format_path
 from chaos.run.journal import read_history
-from chaos.run.ports import Backend, Show
-from chaos.run.record_file import full_disk_told
-from chaos.run.shown import shown
+from chaos.run.ports import Backend, ShowEntries
+from chaos.run.record_file import translate_disk_errors
 
 
 @dataclass(frozen=True)
@@ -42,21 +42,21 @@ class AuditFolder:
         cls, reports: Path, name: str, plan: Plan, env: dict[str, Any], *, kind: str = "audits"
     ) -> "AuditFolder":
         """Make the folder of an audit or a search; raises `UsageError` if it cannot be written."""
-        directory = create(in_reports(reports, kind), name, plan, env)
-        for folder in (directory.journals, directory.logs, directory.saves):
+        directory = create_run(ensure_reports_folder(reports, kind), name, plan, env)
+        for folder in (directory.journals, directory.logs, directory.save_records):
             folder.rmdir()
-        _forget(directory, "scenario.yaml")
+        _delete_file(directory, "scenario.yaml")
         (directory.path / "repro").mkdir()
         return cls(directory.path, env)
 
     @property
-    def shown(self) -> str:
+    def display_path(self) -> str:
         """The folder's path for display."""
-        return shown(self.path)
+        return format_path(self.path)
 
     def new_run(self, kind: str, number: int, plan: Plan) -> RunDirectory:
         """Make the folder of one run: `kind` is "runs" or "clean"."""
-        return create(self.path / kind, str(number), plan, self.env)
+        return create_run(self.path / kind, str(number), plan, self.env)
 
     def execute(
         self,
@@ -65,7 +65,7 @@ class AuditFolder:
         directory: RunDirectory,
         baseline: History | None,
         clock: Clock,
-        show: Show = lambda _: None,
+        show: ShowEntries = lambda _: None,
     ) -> FinishedRun:
         """Execute a plan in its folder, and judge it; if broken off, its history is kept."""
         start = clock.now_ns()
@@ -75,13 +75,15 @@ class AuditFolder:
             with suppress(OSError):  # a full disk: the journals have the history anyway
                 directory.save_history(read_history(directory.journals))
             raise
-        with room_in(directory):
-            run = self.settle(directory, plan, baseline, seconds=seconds_since(start, clock))
-        if (harm := why_harmful(run)) is not None:
+        with explain_full_disk(directory):
+            run = self.judge_journals(
+                directory, plan, baseline, seconds=elapsed_seconds(start, clock)
+            )
+        if (harm := find_harm_error(run)) is not None:
             raise harm
         return run
 
-    def settle(
+    def judge_journals(
         self, directory: RunDirectory, plan: Plan, baseline: History | None, *, seconds: float
     ) -> FinishedRun:
         """Read a run's journals, judge the history, and write history and verdict."""
@@ -99,25 +101,28 @@ class AuditFolder:
         seconds: float,
     ) -> FinishedRun:
         """Judge a history that is written, and write the verdict."""
-        run = runner.judged(directory, plan, history, baseline, duration_s=seconds)
+        run = runner.judge_run(directory, plan, history, baseline, duration_s=seconds)
         return replace(run, verdict=directory.save_verdict(run.verdict))
 
     def prune(self, directory: RunDirectory, *, keep_logs: bool = False) -> None:
         """Delete the files that a judged run no longer needs; its logs are optional."""
-        for folder in (directory.journals, directory.storage, directory.saves):
+        for folder in (directory.journals, directory.storage, directory.save_records):
             shutil.rmtree(folder, ignore_errors=True)
         for name in ("env.json", "scenario.yaml"):
-            _forget(directory, name)
+            _delete_file(directory, name)
         if not keep_logs:
             shutil.rmtree(directory.logs, ignore_errors=True)
 
-    def run(self, number: int) -> RunDirectory:
+    def run_directory(self, number: int) -> RunDirectory:
         """Return the folder of a run with a fault."""
         return RunDirectory(self.path / "runs" / str(number))
 
     def save_report(self, number: int, baseline: History, *, seconds: float, scenario: str) -> None:
         """Complete the folder of a finding's run, so that it can be read by itself."""
-        directory, run = self.run(number), self.finished(number, baseline, seconds=seconds)
+        directory, run = (
+            self.run_directory(number),
+            self.load_finished_run(number, baseline, seconds=seconds),
+        )
         directory.save_baseline(baseline)
         directory.write("scenario.yaml", scenario)
         directory.write("report.html", render_run(run))
@@ -126,20 +131,22 @@ class AuditFolder:
         """Keep the clean runs that all others are compared with."""
         RunDirectory(self.path).save_baseline(baseline)
 
-    def finished(self, number: int, baseline: History, *, seconds: float) -> FinishedRun:
+    def load_finished_run(self, number: int, baseline: History, *, seconds: float) -> FinishedRun:
         """Return a run with a fault, from its files."""
-        directory = self.run(number)
+        directory = self.run_directory(number)
         plan, history = directory.load_plan(), directory.load_history()
-        verdict, where = directory.load_verdict(), shown(directory.path)
+        verdict, run_path = directory.load_verdict(), format_path(directory.path)
         assert verdict is not None
-        return FinishedRun(plan, self.env, history, baseline, verdict, where, seconds)
+        return FinishedRun(plan, self.env, history, baseline, verdict, run_path, seconds)
 
     def write(self, name: str, text: str) -> Path:
         """Write a file below the audit's folder, whole or not at all."""
         path = self.path / name
-        with full_disk_told(shown(self.path), "Make room; what each run came to is in its folder."):
+        with translate_disk_errors(
+            format_path(self.path), "Make room; what each run came to is in its folder."
+        ):
             return RunDirectory(path.parent).write(path.name, text)
 
 
-def _forget(directory: RunDirectory, name: str) -> None:
+def _delete_file(directory: RunDirectory, name: str) -> None:
     (directory.path / name).unlink(missing_ok=True)

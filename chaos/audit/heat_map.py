@@ -6,10 +6,10 @@ from dataclasses import asdict
 import altair as alt
 
 from chaos.audit.card import Card
-from chaos.audit.group import GROUPS
-from chaos.audit.table import Cell, Fate, cells
+from chaos.audit.site_category import SITE_CATEGORIES
+from chaos.audit.table import CoverageCell, Fate, build_cells
 from chaos.report import chart as ch
-from chaos.words import plural
+from chaos.wording import plural
 
 ROW_HEIGHT = 30
 _FILLS: dict[Fate, tuple[str, str]] = {  # of a cell, and of the numbers in it
@@ -30,29 +30,29 @@ _WORDS: dict[Fate, str] = {
 }
 
 
-def heatmap(card: Card) -> ch.Chart | None:
+def draw_heatmap(card: Card) -> ch.Chart | None:
     """Draw the result of each group and epoch, in grey if it was not tried."""
-    rows = cells(card)
+    rows = build_cells(card)
     if not rows:
         return None
     fates = [fate for fate in _FILLS if any(row.tally.fate == fate for row in rows)]
-    return ch.drawn(
+    return ch.draw_chart(
         "heatmap",
-        _drawing(card, rows),
+        _build_drawing(card, rows),
         title="Places",
-        label=_in_words(card, rows),
+        label=_describe_cells(card, rows),
         caption=(
             "Runs in which the job resumed with the same result, of those with a fault in each "
             "group of places and epoch. Grey: places that the job has and that were not tried. "
             "A run with several faults stands in the epoch of the first. A red cell leads to the "
             "first of its runs."
         ),
-        keys=[ch.Key(_WORDS[fate], "box", _FILLS[fate][0]) for fate in fates],
+        keys=[ch.LegendEntry(_WORDS[fate], "box", _FILLS[fate][0]) for fate in fates],
     )
 
 
-def _drawing(card: Card, rows: tuple[Cell, ...]) -> ch.Drawing:
-    groups = [group for group in GROUPS if any(row.group == group for row in rows)]
+def _build_drawing(card: Card, rows: tuple[CoverageCell, ...]) -> ch.ChartMarks:
+    groups = [group for group in SITE_CATEGORIES if any(row.group == group for row in rows)]
     x, y = _epoch_axis(card.columns), _group_axis(groups)
     tooltip = [
         alt.Tooltip("group:N", title="places"),
@@ -65,19 +65,23 @@ def _drawing(card: Card, rows: tuple[Cell, ...]) -> ch.Drawing:
         alt.Tooltip("places:Q", title="places"),
         alt.Tooltip("lost_max:Q", title="recomputed steps, worst"),
     ]
-    base, (fill, ink) = ch.named("cells"), _colors()
+    base, (fill, ink) = ch.build_named_chart("cells"), _colors()
     box = base.mark_rect(cornerRadius=3).encode(x=x, y=y, color=fill, tooltip=tooltip)
     text = base.mark_text(fontWeight=600).encode(x=x, y=y, text="counts:N", color=ink)
     # Vega makes a link of every row of a layer, also to null.
-    link = ch.named("wrong").mark_rect(opacity=0).encode(x=x, y=y, tooltip=tooltip, href="run:N")
+    link = (
+        ch.build_named_chart("wrong")
+        .mark_rect(opacity=0)
+        .encode(x=x, y=y, tooltip=tooltip, href="run:N")
+    )
     chart = alt.layer(box, text, link).resolve_scale(color="independent")
-    counts = [_datum(row) for row in rows]
-    wrong = [{**_datum(row), "run": f"#run-{row.wrong.number}"} for row in rows if row.wrong]
+    counts = [_build_datum(row) for row in rows]
+    wrong = [{**_build_datum(row), "run": f"#run-{row.wrong.number}"} for row in rows if row.wrong]
     data = {"cells": counts, "wrong": wrong}
-    return ch.Drawing(chart.properties(height=ROW_HEIGHT * len(groups)), data)
+    return ch.ChartMarks(chart.properties(height=ROW_HEIGHT * len(groups)), data)
 
 
-def _datum(row: Cell) -> dict[str, object]:
+def _build_datum(row: CoverageCell) -> dict[str, object]:
     counts = "-" if row.tally.total == 0 else f"{row.tally.right}/{row.tally.total}"
     return {
         "group": row.group,
@@ -120,13 +124,13 @@ def _colors() -> tuple[alt.Color, alt.Color]:
     return fill, ink
 
 
-def _in_words(card: Card, rows: tuple[Cell, ...]) -> str:
-    lost = [row for row in rows if row.tally.fate in ("some wrong", "all wrong")]
+def _describe_cells(card: Card, rows: tuple[CoverageCell, ...]) -> str:
+    wrong_cells = [row for row in rows if row.tally.fate in ("some wrong", "all wrong")]
     runs = plural(len(card.runs), "place")
-    if not lost:
+    if not wrong_cells:
         return f"{runs}, none wrong; {card.right} with the same result"
     worst = ", ".join(
         f"{row.group} in epoch {row.epochs}: {row.tally.wrong} of {row.tally.total} wrong"
-        for row in lost[:12]
+        for row in wrong_cells[:12]
     )
     return f"{runs}, {card.broken} wrong: {worst}"

@@ -10,9 +10,9 @@ from math import inf
 from pathlib import PurePath
 from typing import Any, Self, TypeAlias
 
-from chaos.check.save_operations import operation_in_words, operations_of
+from chaos.check.save_operations import describe_operation, find_operations
 from chaos.check.state_snapshots import is_rng
-from chaos.check.values import Value, flat, is_below
+from chaos.check.values import Value, flatten_values, matches_name
 from chaos.model.event import (
     CheckpointRead,
     Committed,
@@ -32,39 +32,43 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.launcher import (
-    FACTS,
-    USUAL,
+    DEFAULT_LAUNCHER,
+    LAUNCHER_FACTS,
     Launcher,
     LauncherFacts,
     Restart,
-    launcher_named,
+    find_launcher,
 )
-from chaos.model.places import START, EpochRank, Place, RankName
+from chaos.model.places import START, EpochRank, RankName, TrainingPlace
 from chaos.model.plan import Plan
 from chaos.model.scenario import Tier
 from chaos.model.tiers import Tiers
-from chaos.model.trigger import IN_A_SAVE, Moment, has_drawn_name, path_patterns
+from chaos.model.trigger import SAVE_MOMENTS, Moment, build_path_patterns, has_drawn_name
 
 _Series = Mapping[RankName, Sequence[Value]]
 
 
-def seen_in(history: History, *, ignore: tuple[str, ...] = ()) -> Iterator[str]:
+def find_evidence(history: History, *, ignore: tuple[str, ...] = ()) -> Iterator[str]:
     """Yield the names of the evidence: losses, state, metrics.
 
     A metric that only counts is no evidence, and neither is one of `ignore`, which
     is not compared.
     """
-    if any(e.losses for _, e in history.of(StepDone)) or any(history.of(LossResolved)):
+    if any(e.losses for _, e in history.select_events(StepDone)) or any(
+        history.select_events(LossResolved)
+    ):
         yield "losses"
-    states = (part for _, e in history.of(StateSeen) for part in e.components)
+    states = (part for _, e in history.select_events(StateSeen) for part in e.components)
     if any(not is_rng(part.name) and part.digest for part in states):
         yield "state"
-    series = _series(history).items()
-    if any(not counts(values) for (_, name), values in series if not is_below(name, ignore)):
+    series = _group_metrics(history).items()
+    if any(
+        not is_counter(values) for (_, name), values in series if not matches_name(name, ignore)
+    ):
         yield "metrics"
 
 
-def counts(series: Sequence[Value]) -> bool:
+def is_counter(series: Sequence[Value]) -> bool:
     """Return whether values are no measurement: no numbers, even whole steps, or one value.
 
     Examples are an epoch, a step, a constant learning rate, and a name.
@@ -76,20 +80,20 @@ def counts(series: Sequence[Value]) -> bool:
         return True
     if any(number != number or number % 1 for number in numbers):  # noqa: PLR0124 (NaN)
         return False
-    return len({after - before for before, after in pairwise(numbers)}) == 1
+    return len({second - first for first, second in pairwise(numbers)}) == 1
 
 
-def _series(history: History) -> _Series:
-    found: dict[RankName, list[Value]] = {}
-    for _, commit in history.of(Committed):
-        for place, record in enumerate(commit.metrics):
-            for name, value in flat(record):
-                found.setdefault(RankName(place, name), []).append(value)
-    return found
+def _group_metrics(history: History) -> _Series:
+    series: dict[RankName, list[Value]] = {}
+    for _, commit in history.select_events(Committed):
+        for rank, record in enumerate(commit.metrics):
+            for name, value in flatten_values(record):
+                series.setdefault(RankName(rank, name), []).append(value)
+    return series
 
 
 @dataclass(frozen=True)
-class SaveOperation:
+class ProfiledSaveOperation:
     """An operation of a job's saves on the files of a name."""
 
     moment: Moment
@@ -106,12 +110,12 @@ class SaveOperation:
     is_put: bool = False
 
     @property
-    def asked(self) -> str | None:
+    def trigger_path(self) -> str | None:
         """The files that its places name."""
         return None if self.is_only else self.path
 
     def __str__(self) -> str:
-        return operation_in_words("closing" if self.is_put else self.moment, self.path)
+        return describe_operation("closing" if self.is_put else self.moment, self.path)
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ class JobProfile:
     #: the committed reports
     epochs: tuple[int, ...]
     #: those of the reports with a checkpoint
-    saved: tuple[int, ...]
+    saved_epochs: tuple[int, ...]
     #: the place of each upload
     uploads: tuple[EpochRank, ...]
     #: the place of each written file
@@ -134,38 +138,38 @@ class JobProfile:
     #: the number of optimizer steps, with those after the last report
     steps: Mapping[EpochRank, int]
     #: the time of training after an epoch's last step; after its report if no step is seen
-    left_s: Mapping[int, float]
+    remaining_s: Mapping[int, float]
     seconds: float
     #: those at `fit()`
     settings: Mapping[str, Any]
     #: the script's own values of settings that chaos replaced
     replaced: Mapping[str, Any]
     #: the ranks that, in a run with a fault, loaded after a restart a file of an earlier attempt
-    loads: tuple[int, ...] = ()
+    loading_ranks: tuple[int, ...] = ()
     #: those at which a fault can be injected into a save
-    operations: tuple[SaveOperation, ...] = ()
+    operations: tuple[ProfiledSaveOperation, ...] = ()
     #: of `saves`, those of sharded saves beside training
-    beside: tuple[EpochRank, ...] = ()
+    background_saves: tuple[EpochRank, ...] = ()
     #: the places at which rank 0, or the lowest that does, wrote a file with
     #: `torch.save`
-    own_saves: tuple[Place, ...] = ()
+    script_saves: tuple[TrainingPlace, ...] = ()
     #: files that were saved in training, and in no process that is watched
     unwatched_saves: tuple[str, ...] = ()
     #: whether a rank asked for its checkpoint
-    asks: bool = True
+    asks_for_checkpoint: bool = True
     #: the evidence that a fault can change
-    sees: tuple[str, ...] = ("losses", "state", "metrics")
+    evidence: tuple[str, ...] = ("losses", "state", "metrics")
     #: the first step at which a data loader has processes, if another follows
     loaders: Mapping[EpochRank, int] = field(default_factory=dict)
     #: the step after which the model is first called in evaluation mode
     validations: Mapping[EpochRank, int] = field(default_factory=dict)
     #: reports come by the clock, so that it has only the places that every run has
-    by_clock: bool = False
-    launcher: Launcher = USUAL
+    reports_by_clock: bool = False
+    launcher: Launcher = DEFAULT_LAUNCHER
     #: how it begins again after a failure, None for its launcher's usual way
     restart: Restart | None = None
     #: the ranks on other nodes than rank 0's, which hosts torchrun's rendezvous
-    away: tuple[int, ...] = ()
+    remote_ranks: tuple[int, ...] = ()
     #: a number in place of the script's `max_failures`, which a restart by the command leaves alone
     retries: int | None = None
     #: the time between a preemption and the end of the job, in the queue that production has
@@ -175,38 +179,42 @@ class JobProfile:
 
     @property
     def facts(self) -> LauncherFacts:
-        return FACTS[self.launcher].started_by(self.restart)
+        return LAUNCHER_FACTS[self.launcher].apply_restart(self.restart)
 
-    def on_nodes_that_stay(self) -> Self:
+    def exclude_node_losses(self) -> Self:
         """Return the profile of the job where no node is to be lost."""
-        stay = (replace(one, outlives_node=False) for one in self.operations)
-        return replace(self, operations=tuple(stay))
+        operations = (replace(operation, outlives_node=False) for operation in self.operations)
+        return replace(self, operations=tuple(operations))
 
-    def loses_node_of(self, rank: int) -> bool:
+    def can_lose_node(self, rank: int) -> bool:
         """Return whether the job outlives the loss of a rank's node."""
-        return self.facts.loses_nodes or rank in self.away
+        return self.facts.can_lose_nodes or rank in self.remote_ranks
 
     @cached_property
-    def points(self) -> tuple[Place, ...]:
+    def points(self) -> tuple[TrainingPlace, ...]:
         """The places from which a restart can resume.
 
         They are those of Ray's checkpoints; without any, those of the job's own files.
         """
-        if self.saved:
-            return tuple(Place(epoch + 1, 0) for epoch in self.saved)
-        return self.own_saves or tuple(sorted({Place(epoch + 1, 0) for epoch, _ in self.saves}))
+        if self.saved_epochs:
+            return tuple(TrainingPlace(epoch + 1, 0) for epoch in self.saved_epochs)
+        return self.script_saves or tuple(
+            sorted({TrainingPlace(epoch + 1, 0) for epoch, _ in self.saves})
+        )
 
     @cached_property
-    def resume_points(self) -> tuple[Place, ...]:
+    def resume_points(self) -> tuple[TrainingPlace, ...]:
         """The points with training left after them."""
-        if self.by_clock:
+        if self.reports_by_clock:
             return self.points
-        end = max((Place(epoch, steps) for (epoch, _), steps in self.steps.items()), default=None)
-        last = Place(self.epoch_last, 1) if end is None else end
-        return tuple(point for point in self.points if point < last)
+        end = max(
+            (TrainingPlace(epoch, steps) for (epoch, _), steps in self.steps.items()), default=None
+        )
+        last_point = TrainingPlace(self.epoch_last, 1) if end is None else end
+        return tuple(point for point in self.points if point < last_point)
 
     @property
-    def step_places(self) -> int:
+    def step_place_count(self) -> int:
         """The number of steps of all ranks together: each is a place."""
         return sum(self.steps.values())
 
@@ -216,16 +224,16 @@ class JobProfile:
         return max((*self.epochs, *(epoch for epoch, _ in self.steps)), default=0)
 
     @property
-    def epochs_seen(self) -> int:
+    def epoch_count(self) -> int:
         """The number of epochs to show: a file may be saved after the last report."""
-        in_saves = (place for one in self.operations for place in one.places)
-        after = (epoch for epoch, _ in (*self.saves, *self.uploads, *in_saves))
-        return 1 + max((self.epoch_last, *after))
+        operation_places = (place for operation in self.operations for place in operation.places)
+        save_epochs = (epoch for epoch, _ in (*self.saves, *self.uploads, *operation_places))
+        return 1 + max((self.epoch_last, *save_epochs))
 
     @property
     def has_checkpoints(self) -> bool:
         """Whether any report carried a checkpoint."""
-        return bool(self.saved)
+        return bool(self.saved_epochs)
 
     @property
     def has_saves(self) -> bool:
@@ -241,9 +249,9 @@ class JobProfile:
     def moments(self) -> Mapping[Moment, Sequence[EpochRank]]:
         """The places of each moment."""
         reports = [EpochRank(epoch, rank) for epoch in self.epochs for rank in self.ranks]
-        in_saves = {moment: self._places_in_saves(moment) for moment in IN_A_SAVE}
+        save_places = {moment: self._find_save_places(moment) for moment in SAVE_MOMENTS}
         return {
-            **in_saves,
+            **save_places,
             "validating": tuple(self.validations),
             "upload_begin": self.uploads,
             "upload_end": self.uploads,
@@ -251,80 +259,90 @@ class JobProfile:
             "committed": reports,
         }
 
-    def _places_in_saves(self, moment: Moment) -> Sequence[EpochRank]:
-        of_moment = (one.places for one in self.operations if one.moment == moment)
-        return sorted({place for places in of_moment for place in places})
+    def _find_save_places(self, moment: Moment) -> Sequence[EpochRank]:
+        operation_places = (
+            operation.places for operation in self.operations if operation.moment == moment
+        )
+        return sorted({place for places in operation_places for place in places})
 
-    def own(self, setting: str) -> Any:  # noqa: ANN401 (settings are of any type)
+    def find_setting(self, setting: str) -> Any:  # noqa: ANN401 (settings are of any type)
         """Return a setting's value in the script, None if it is unknown."""
         return self.replaced.get(setting, self.settings.get(setting))
 
 
-def job_profile(
+def measure_job(
     history: History,
     *,
     ignore: tuple[str, ...] = (),
-    again: Sequence[History] = (),
+    repeats: Sequence[History] = (),
     plan: Plan | None = None,
 ) -> JobProfile:
     """Measure a job by the history of a run without faults.
 
-    `ignore` are metrics that differ between such runs, `again` more of them: an operation of a save
-    is a place only where each of them has it. `plan` tells who begins it again, and which files
-    outlive their node.
+    `ignore` are metrics that differ between such runs, `repeats` are more such runs: an operation
+    of a save is a place only where each of them has it. `plan` shows who begins the job again, and
+    which files outlive their node.
     """
     steps: dict[EpochRank, int] = {}
     last_ns: dict[int, int] = {}
-    for number, step in history.of(StepDone):
+    for number, step in history.select_events(StepDone):
         key = EpochRank(step.epoch, step.rank)
         steps[key] = max(steps.get(key, 0), step.step)
         last_ns[step.epoch] = history.time_ns(number)
-    for number, begun in history.of(ReportBegun) if not steps else ():
-        last_ns[begun.epoch] = history.time_ns(number)
-    commits = [event for _, event in history.of(Committed)]
-    uploads = {EpochRank(e.epoch, e.rank) for _, e in history.of(UploadBegun)}
-    uploads |= {EpochRank(e.epoch, e.rank) for _, e in history.of(UploadEnded)}
-    validations = {EpochRank(e.epoch, e.rank): e.step for _, e in history.of(ValidationBegun)}
+    for number, report in history.select_events(ReportBegun) if not steps else ():
+        last_ns[report.epoch] = history.time_ns(number)
+    commits = [event for _, event in history.select_events(Committed)]
+    uploads = {EpochRank(e.epoch, e.rank) for _, e in history.select_events(UploadBegun)}
+    uploads |= {EpochRank(e.epoch, e.rank) for _, e in history.select_events(UploadEnded)}
+    validations = {
+        EpochRank(e.epoch, e.rank): e.step for _, e in history.select_events(ValidationBegun)
+    }
     # A cache that the first run makes is there in the next: a place in its writing would be a place
     # of one run alone, and the job was called one that saves by the clock.
-    saves = saves_of_training(history)
-    over_ns = _training_over_ns(history)
-    called = next((event for _, event in history.of(FitCalled)), None)
-    facts = FACTS[launcher_named(called and called.trainer)]
-    tiers = None if plan is None else Tiers.of(plan, real=os.path.realpath)
+    saves = find_training_saves(history)
+    end_ns = _find_training_end(history)
+    fit_call = next((event for _, event in history.select_events(FitCalled)), None)
+    facts = LAUNCHER_FACTS[find_launcher(fit_call and fit_call.trainer)]
+    tiers = None if plan is None else Tiers.from_plan(plan, normalize=os.path.realpath)
     return JobProfile(
         launcher=facts.name,
-        ranks=_ranks(steps, commits),
+        ranks=_find_ranks(steps, commits),
         epochs=tuple(sorted({commit.epoch for commit in commits if not commit.early})),
-        saved=tuple(sorted({c.epoch for c in commits if c.checkpoint is not None and not c.early})),
+        saved_epochs=tuple(
+            sorted({c.epoch for c in commits if c.checkpoint is not None and not c.early})
+        ),
         uploads=tuple(sorted(uploads)),
         saves=tuple(sorted({EpochRank(e.epoch, e.rank) for e in saves})),
-        beside=tuple(sorted(_beside(saves))),
+        background_saves=tuple(sorted(_find_background_saves(saves))),
         steps=dict(sorted(steps.items())),
         validations=dict(sorted(validations.items())),
-        left_s={epoch: (over_ns - at_ns) / 1e9 for epoch, at_ns in sorted(last_ns.items())},
+        remaining_s={epoch: (end_ns - at_ns) / 1e9 for epoch, at_ns in sorted(last_ns.items())},
         seconds=(history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0,
-        settings=_settings(called, facts, history) if called else {},
-        away=() if facts.has_spare_nodes else _away(history),
-        replaced=called.replaced if called else {},
-        own_saves=_own_saves(saves),
-        unwatched_saves=_unwatched_saves(history),
-        loaders=_loaders(history, steps),
-        operations=_operations(history, again, tiers),
+        settings=_find_settings(fit_call, facts, history) if fit_call else {},
+        remote_ranks=() if facts.has_spare_nodes else _find_remote_ranks(history),
+        replaced=fit_call.replaced if fit_call else {},
+        script_saves=_find_rank_saves(saves),
+        unwatched_saves=_find_unwatched_saves(history),
+        loaders=_find_loader_steps(history, steps),
+        operations=_find_operations(history, repeats, tiers),
         restart=None if plan is None else plan.job.restart,
-        asks=any(history.of(CheckpointRead)),
-        sees=tuple(seen_in(history, ignore=ignore)),
+        asks_for_checkpoint=any(history.select_events(CheckpointRead)),
+        evidence=tuple(find_evidence(history, ignore=ignore)),
     )
 
 
-def _unwatched_saves(history: History) -> tuple[str, ...]:
+def _find_unwatched_saves(history: History) -> tuple[str, ...]:
     """Return the files that only a process of the job's own can have saved, as a forked child."""
-    watched = {PurePath(e.path).name for _, e in history.of(FileSaveBegun)}
-    saved = (e for _, e in history.of(WroteOutside) if e.is_save and e.removed and not e.after_fit)
-    return tuple(e.path for e in saved if PurePath(e.path).name not in watched)
+    watched_names = {PurePath(e.path).name for _, e in history.select_events(FileSaveBegun)}
+    writes = (
+        e
+        for _, e in history.select_events(WroteOutside)
+        if e.is_save and e.removed and not e.after_fit
+    )
+    return tuple(e.path for e in writes if PurePath(e.path).name not in watched_names)
 
 
-def shared(runs: Sequence[JobProfile]) -> JobProfile:
+def intersect_profiles(runs: Sequence[JobProfile]) -> JobProfile:
     """Return the places that every run of a job shares, if it reports or saves by the clock.
 
     If it reports nothing, its epochs are counted by steps: every run has all of these, and only
@@ -333,98 +351,106 @@ def shared(runs: Sequence[JobProfile]) -> JobProfile:
     Of each epoch it has only the first step: the number of steps before the next report depends
     on the clock, and on a busy machine it is one.
     """
-    first = runs[0]
-    if first.facts.lacks_part("reports"):
-        saves = tuple(p for p in first.saves if all(p in run.saves for run in runs))
+    first_run = runs[0]
+    if first_run.facts.lacks_part("reports"):
+        saves = tuple(p for p in first_run.saves if all(p in run.saves for run in runs))
         return replace(
-            first,
+            first_run,
             saves=saves,
-            beside=(),
-            own_saves=(),
-            operations=_in_every_run(runs, saves),
+            background_saves=(),
+            script_saves=(),
+            operations=_find_shared_operations(runs, saves),
             seconds=max(run.seconds for run in runs),
         )
     # Faults are injected only where every run comes by: at the first step after a report, at the
     # moments of a report, and at none that only the longest run has.
     count = max(min(len(run.epochs) for run in runs) - 1, 0)
-    places = [EpochRank(epoch, rank) for epoch in range(max(count, 1)) for rank in first.ranks]
+    places = [EpochRank(epoch, rank) for epoch in range(max(count, 1)) for rank in first_run.ranks]
     saves = tuple(p for p in places if all(p in run.saves for run in runs) and count)
     return replace(
-        first,
+        first_run,
         epochs=tuple(range(count)),
-        saved=tuple(e for e in range(count) if all(e in run.saved for run in runs)),
+        saved_epochs=tuple(e for e in range(count) if all(e in run.saved_epochs for run in runs)),
         uploads=tuple(p for p in places if all(p in run.uploads for run in runs) and count),
         saves=saves,
-        beside=(),
-        own_saves=(),
+        background_saves=(),
+        script_saves=(),
         loaders={},
-        operations=_in_every_run(runs, saves),
+        operations=_find_shared_operations(runs, saves),
         validations={},
         steps=dict.fromkeys(places, 1),
-        left_s={epoch: min(run.left_s.get(epoch, 0.0) for run in runs) for epoch, _ in places},
+        remaining_s={
+            epoch: min(run.remaining_s.get(epoch, 0.0) for run in runs) for epoch, _ in places
+        },
         seconds=max(run.seconds for run in runs),
-        sees=tuple(what for what in first.sees if what != "metrics"),
-        by_clock=True,
+        evidence=tuple(kind for kind in first_run.evidence if kind != "metrics"),
+        reports_by_clock=True,
     )
 
 
-def _settings(called: FitCalled, facts: LauncherFacts, history: History) -> Mapping[str, Any]:
+def _find_settings(
+    fit_call: FitCalled, facts: LauncherFacts, history: History
+) -> Mapping[str, Any]:
     """Return the settings that are the job's: of a command, the number of workers alone.
 
     Where that was not known when it was called, it is the number of those that came.
     """
-    if "call" in facts.has:
-        return called.settings
-    groups = [len(event.workers) for _, event in history.of(WorkerGroupStarted)]
-    came = groups[-1] if groups else None
-    return {"num_workers": called.settings.get("num_workers") or came}
+    if "call" in facts.parts:
+        return fit_call.settings
+    groups = [len(event.workers) for _, event in history.select_events(WorkerGroupStarted)]
+    worker_count = groups[-1] if groups else None
+    return {"num_workers": fit_call.settings.get("num_workers") or worker_count}
 
 
-def _away(history: History) -> tuple[int, ...]:
-    started = next((event for _, event in history.of(WorkerGroupStarted)), None)
-    nodes = {} if started is None else {place.rank: place.node_id for place in started.workers}
+def _find_remote_ranks(history: History) -> tuple[int, ...]:
+    group_start = next((event for _, event in history.select_events(WorkerGroupStarted)), None)
+    nodes = (
+        {}
+        if group_start is None
+        else {worker.rank: worker.node_id for worker in group_start.workers}
+    )
     return tuple(rank for rank, node in sorted(nodes.items()) if node != nodes.get(0))
 
 
-def _loaders(history: History, steps: Mapping[EpochRank, int]) -> Mapping[EpochRank, int]:
+def _find_loader_steps(history: History, steps: Mapping[EpochRank, int]) -> Mapping[EpochRank, int]:
     """Return the first step of each epoch and rank with processes of a loader, but for the last."""
-    living: dict[int, int] = {}
-    found: dict[EpochRank, int] = {}
-    for number in history.numbers_of(LoaderProcesses, StepDone):
-        match history[number].what:
+    process_counts: dict[int, int] = {}
+    loader_steps: dict[EpochRank, int] = {}
+    for number in history.select_numbers(LoaderProcesses, StepDone):
+        match history[number].event:
             case LoaderProcesses() as seen:
-                living[seen.rank] = seen.count
-            case StepDone() as step if living.get(step.rank):
-                place = EpochRank(step.epoch, step.rank)
-                if step.step < steps[place]:
-                    found.setdefault(place, step.step)
+                process_counts[seen.rank] = seen.count
+            case StepDone() as step if process_counts.get(step.rank):
+                epoch_rank = EpochRank(step.epoch, step.rank)
+                if step.step < steps[epoch_rank]:
+                    loader_steps.setdefault(epoch_rank, step.step)
             case _:
                 pass
-    return found
+    return loader_steps
 
 
-def saves_of_training(history: History) -> list[FileSaveBegun]:
+def find_training_saves(history: History) -> list[FileSaveBegun]:
     """Return the saves of a run without faults, but for those before a process's first step.
 
     What is written there is data, such as a cache, which may be there in the next run.
     """
-    train = {step.rank for _, step in history.of(StepDone)}
-    saves = history.of(FileSaveBegun)
-    return [e for _, e in saves if (e.epoch, e.step) > START or e.rank not in train]
+    training_ranks = {step.rank for _, step in history.select_events(StepDone)}
+    saves = history.select_events(FileSaveBegun)
+    return [e for _, e in saves if (e.epoch, e.step) > START or e.rank not in training_ranks]
 
 
-def _own_saves(saves: Sequence[FileSaveBegun]) -> tuple[Place, ...]:
+def _find_rank_saves(saves: Sequence[FileSaveBegun]) -> tuple[TrainingPlace, ...]:
     rank = min((event.rank for event in saves), default=0)
-    return tuple(sorted({Place(e.epoch, e.step) for e in saves if e.rank == rank}))
+    return tuple(sorted({TrainingPlace(e.epoch, e.step) for e in saves if e.rank == rank}))
 
 
-def _beside(saves: Sequence[FileSaveBegun]) -> set[EpochRank]:
+def _find_background_saves(saves: Sequence[FileSaveBegun]) -> set[EpochRank]:
     """Return the places whose first save is sharded, and written beside training."""
-    first: dict[EpochRank, FileSaveBegun] = {}
+    first_saves: dict[EpochRank, FileSaveBegun] = {}
     for e in saves:
         if e.saver in ("torch", "shards"):
-            first.setdefault(EpochRank(e.epoch, e.rank), e)
-    return {place for place, e in first.items() if e.is_beside and e.saver == "shards"}
+            first_saves.setdefault(EpochRank(e.epoch, e.rank), e)
+    return {place for place, e in first_saves.items() if e.is_beside and e.saver == "shards"}
 
 
 # Kinds of operations that are places: a job may write files with names of its own.
@@ -434,50 +460,61 @@ _Kind: TypeAlias = tuple[Moment, str]
 _ByKind: TypeAlias = dict[_Kind, dict[EpochRank, tuple[int, int]]]
 
 
-def _operations(
-    history: History, again: Sequence[History], tiers: Tiers | None
-) -> tuple[SaveOperation, ...]:
+def _find_operations(
+    history: History, repeats: Sequence[History], tiers: Tiers | None
+) -> tuple[ProfiledSaveOperation, ...]:
     """Return what a save does to each series of files, in the order of the longest save."""
-    runs = (history, *again)
-    patterns = path_patterns([{e.path for _, _, e in operations_of(run)} for run in runs])
-    found, *others = (_by_kind(run, patterns) for run in runs)
-    for kind, places in found.items():
-        repeated = {p for p in places if all(p in other.get(kind, ()) for other in others)}
-        found[kind] = {place: places[place] for place in sorted(repeated)}
-    found = {kind: places for kind, places in found.items() if places}
-    at = Counter(place for places in found.values() for place in places)
-    longest = max(sorted(at, reverse=True), key=lambda place: at[place], default=None)
-    late = len(history)
-    kinds = sorted(found, key=lambda kind: found[kind].get(longest, (late, 0)))  # type: ignore[arg-type]
-    kinds = [kind for kind in kinds if _shows_more(kind, kinds)][:OPERATIONS_MAX]
+    runs = (history, *repeats)
+    patterns = build_path_patterns([{e.path for _, _, e in find_operations(run)} for run in runs])
+    places_by_kind, *other_runs = (_group_by_kind(run, patterns) for run in runs)
+    for kind, places in places_by_kind.items():
+        repeated_places = {
+            p for p in places if all(p in other_run.get(kind, ()) for other_run in other_runs)
+        }
+        places_by_kind[kind] = {place: places[place] for place in sorted(repeated_places)}
+    places_by_kind = {kind: places for kind, places in places_by_kind.items() if places}
+    operation_counts = Counter(place for places in places_by_kind.values() for place in places)
+    longest_save = max(
+        sorted(operation_counts, reverse=True),
+        key=lambda place: operation_counts[place],
+        default=None,
+    )
+    end_number = len(history)
+    kinds = sorted(
+        places_by_kind,
+        key=lambda kind: places_by_kind[kind].get(longest_save, (end_number, 0)),  # type: ignore[arg-type]
+    )
+    kinds = [kind for kind in kinds if _adds_evidence(kind, kinds)][:OPERATIONS_MAX]
     moments = Counter(moment for moment, _ in kinds)
-    of_tier = _by_tier(history, patterns, tiers) if tiers else dict[Tier, set[_Kind]]()
+    kinds_by_tier = _group_by_tier(history, patterns, tiers) if tiers else dict[Tier, set[_Kind]]()
     # Where all saves outlive it, the loss of the node leaves what the end of the process leaves.
-    outlive = set(kinds) - of_tier.get("node", set())
-    outlive = outlive if len(outlive) < len(kinds) else set()
-    in_buckets = of_tier.get("bucket", set())
+    surviving_kinds = set(kinds) - kinds_by_tier.get("node", set())
+    surviving_kinds = surviving_kinds if len(surviving_kinds) < len(kinds) else set()
+    bucket_kinds = kinds_by_tier.get("bucket", set())
     return tuple(
-        SaveOperation(
+        ProfiledSaveOperation(
             moment,
             path,
-            {place: step for place, (_, step) in found[moment, path].items()},
+            {place: step for place, (_, step) in places_by_kind[moment, path].items()},
             is_only=moments[moment] == 1,
-            outlives_node=(moment, path) in outlive,
-            is_put=moment in ("opening", "saving") and (moment, path) in in_buckets,
+            outlives_node=(moment, path) in surviving_kinds,
+            is_put=moment in ("opening", "saving") and (moment, path) in bucket_kinds,
         )
         for moment, path in kinds
     )
 
 
-def _by_tier(history: History, patterns: Mapping[str, str], tiers: Tiers) -> dict[Tier, set[_Kind]]:
+def _group_by_tier(
+    history: History, patterns: Mapping[str, str], tiers: Tiers
+) -> dict[Tier, set[_Kind]]:
     """Return the operations on files of each tier."""
-    found = dict[Tier, set[_Kind]]()
-    for _, moment, e in operations_of(history):
-        found.setdefault(tiers.of_file(e.path), set()).add((moment, patterns[e.path]))
-    return found
+    kinds_by_tier = dict[Tier, set[_Kind]]()
+    for _, moment, e in find_operations(history):
+        kinds_by_tier.setdefault(tiers.find_tier(e.path), set()).add((moment, patterns[e.path]))
+    return kinds_by_tier
 
 
-def _shows_more(kind: _Kind, kinds: Sequence[_Kind]) -> bool:
+def _adds_evidence(kind: _Kind, kinds: Sequence[_Kind]) -> bool:
     """Return whether a death at an operation may leave what it leaves at none of the others.
 
     Half of a file shows as much as an empty one, and what is in a folder that is renamed once it
@@ -491,51 +528,63 @@ def _shows_more(kind: _Kind, kinds: Sequence[_Kind]) -> bool:
     if moment == "making":
         return ("renaming", path) not in kinds
     if moment != "removing" or all(
-        other.rpartition("/")[2] != folder for of, other in kinds if of == "removing"
+        other_path.rpartition("/")[2] != folder
+        for other_moment, other_path in kinds
+        if other_moment == "removing"
     ):
         return True
-    inside = [one for one in kinds if one[0] == moment and one[1].startswith(f"{folder}/")]
-    return kind == inside[:2][-1]
+    inner_kinds = [
+        other_kind
+        for other_kind in kinds
+        if other_kind[0] == moment and other_kind[1].startswith(f"{folder}/")
+    ]
+    return kind == inner_kinds[:2][-1]
 
 
-def _by_kind(history: History, patterns: Mapping[str, str]) -> _ByKind:
+def _group_by_kind(history: History, patterns: Mapping[str, str]) -> _ByKind:
     """Return the first of each operation in each rank's epoch.
 
     What is written before any training is left out: it may be there in the next run. So is what
     happens to a file that no later process finds, as its name is drawn; but for the first. A folder
     that several ranks may make is made by another one in the next run.
     """
-    train = {step.rank for _, step in history.of(StepDone)}
-    found, drawn = _ByKind(), ""
-    for number, moment, e in operations_of(history):
-        if (e.epoch, e.step) == START and not (moment == "saving" and e.rank not in train):
+    training_ranks = {step.rank for _, step in history.select_events(StepDone)}
+    places_by_kind, drawn_path = _ByKind(), ""
+    for number, moment, e in find_operations(history):
+        if (e.epoch, e.step) == START and not (moment == "saving" and e.rank not in training_ranks):
             continue
-        if moment == "making" and len(train) > 1:
+        if moment == "making" and len(training_ranks) > 1:
             continue
         path = patterns[e.path]
         if moment != "renaming" and has_drawn_name(e.path):
-            drawn = drawn or (path if moment == "saving" else "")
-            if moment != "saving" or path != drawn:
+            drawn_path = drawn_path or (path if moment == "saving" else "")
+            if moment != "saving" or path != drawn_path:
                 continue
         place = EpochRank(e.epoch, e.rank)
-        found.setdefault((moment, path), {}).setdefault(place, (number, e.step))
-    return found
+        places_by_kind.setdefault((moment, path), {}).setdefault(place, (number, e.step))
+    return places_by_kind
 
 
-def _in_every_run(
+def _find_shared_operations(
     runs: Sequence[JobProfile], saves: Sequence[EpochRank]
-) -> tuple[SaveOperation, ...]:
+) -> tuple[ProfiledSaveOperation, ...]:
     """Return the middle of a save, at no known step, at those where every run can be stopped."""
-    halves = [p for p in saves if all(p in run.moments["saving"] for run in runs)]
-    return (SaveOperation("saving", "", dict.fromkeys(halves, inf)),) if halves else ()
+    shared_saves = [p for p in saves if all(p in run.moments["saving"] for run in runs)]
+    return (
+        (ProfiledSaveOperation("saving", "", dict.fromkeys(shared_saves, inf)),)
+        if shared_saves
+        else ()
+    )
 
 
-def _ranks(steps: Mapping[EpochRank, int], commits: list[Committed]) -> tuple[int, ...]:
-    widest = max((len(commit.metrics) for commit in commits), default=0)
-    return tuple(sorted({rank for _, rank in steps} | set(range(widest))))
+def _find_ranks(steps: Mapping[EpochRank, int], commits: list[Committed]) -> tuple[int, ...]:
+    rank_count = max((len(commit.metrics) for commit in commits), default=0)
+    return tuple(sorted({rank for _, rank in steps} | set(range(rank_count))))
 
 
-def _training_over_ns(history: History) -> int:
+def _find_training_end(history: History) -> int:
     """Return the time at which training was over: `fit()` may return long after it."""
-    ends = [n for n, _ in history.of(Committed)] or [n for n, _ in history.of(FitReturned)]
+    ends = [n for n, _ in history.select_events(Committed)] or [
+        n for n, _ in history.select_events(FitReturned)
+    ]
     return history.time_ns(ends[-1]) if ends else 0

@@ -2,17 +2,17 @@
 
 from typing import NamedTuple, TypeAlias
 
+from chaos.audit.extendable_baseline import needs_extended_baseline
 from chaos.audit.folder import AuditFolder
-from chaos.audit.looks import are_due
-from chaos.audit.queue import Run
-from chaos.audit.run_row import RunRow, run_rows
+from chaos.audit.run_row import RunRow, build_run_rows
+from chaos.audit.site_queue import Run
 from chaos.errors import ClusterError, JobError
-from chaos.extensions import other_checks
-from chaos.job_failure import why_harmful
+from chaos.extensions import load_external_checks
+from chaos.job_failure import find_harm_error
 from chaos.model.history import Baseline
 from chaos.report.outcome import FinishedRun
 from chaos.run.directory import RunDirectory
-from chaos.run.environment import own_code
+from chaos.run.environment import digest_chaos_code
 
 Judges: TypeAlias = tuple[str, ...]
 
@@ -22,14 +22,18 @@ class JudgedRun(NamedTuple):
 
     rows: tuple[RunRow, ...]
     #: it could not be judged for want of looks at the baseline
-    lacks_looks: bool
+    needs_extended_baseline: bool
     #: the job was kept from harming a file
     harm: JobError | None = None
 
     @classmethod
-    def of(cls, run: Run, done: FinishedRun) -> "JudgedRun":
+    def from_run(cls, run: Run, finished_run: FinishedRun) -> "JudgedRun":
         """Return it for a run that was judged in this process."""
-        return cls(run_rows(*run, done), are_due(done), why_harmful(done))
+        return cls(
+            build_run_rows(*run, finished_run),
+            needs_extended_baseline(finished_run),
+            find_harm_error(finished_run),
+        )
 
     @property
     def seconds(self) -> float:
@@ -37,26 +41,30 @@ class JudgedRun(NamedTuple):
         return sum(row.seconds for row in self.rows)
 
 
-def judges() -> Judges:
+def list_judges() -> Judges:
     """Return what judges a run in this process: our code, and the checks of other packages."""
-    return own_code(), *(f"{check.name} of {check.package}" for check in other_checks().installed)
+    return digest_chaos_code(), *(
+        f"{check.name} of {check.package}" for check in load_external_checks().installed
+    )
 
 
-def judged_there(
-    directory: RunDirectory, seconds: float, baseline: Baseline, words: tuple[Run, Judges]
+def judge_on_node(
+    directory: RunDirectory, seconds: float, baseline: Baseline, expectation: tuple[Run, Judges]
 ) -> JudgedRun:
     """Judge a run on the node of its lane, and write history and verdict into its folder there.
 
     Raises `ClusterError` if the run would be judged otherwise than on the harness's machine.
     """
-    run, expected = words
+    run, expected_judges = expectation
     # A check that is not installed there is not missed by any result: a defect would pass.
-    if judges() != expected:
+    if list_judges() != expected_judges:
         raise ClusterError(
             "a node of the cluster has another chaos than this machine, or other packages with "
             "checks for it",
             "Install the same ones on each node, or audit without --address.",
         )
     plan = directory.load_plan()
-    done = AuditFolder(directory.path, {}).settle(directory, plan, baseline, seconds=seconds)
-    return JudgedRun.of(run, done)
+    finished_run = AuditFolder(directory.path, {}).judge_journals(
+        directory, plan, baseline, seconds=seconds
+    )
+    return JudgedRun.from_run(run, finished_run)

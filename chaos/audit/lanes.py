@@ -15,12 +15,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def lanes_for(cpus: int, *, workers: int) -> int:
+def count_lanes(cpus: int, *, workers: int) -> int:
     """Return the number of runs at a time for a job with so many workers."""
     return max(1, 2 * cpus // workers)
 
 
-def side_by_side(
+def run_side_by_side(
     work: Callable[[Backend, T], R], items: Iterable[T | None], backends: Sequence[Backend]
 ) -> Iterator[R]:
     """Do `work` on every item, and yield each result as it comes.
@@ -34,14 +34,14 @@ def side_by_side(
         return
     with Lanes(backends) as lanes:
         for item in items:
-            while not lanes.idle:
-                yield from lanes.finished()
+            while not lanes.idle_lanes:
+                yield from lanes.wait_for_results()
             if item is None:
-                yield from lanes.finished()
+                yield from lanes.wait_for_results()
             else:
                 lanes.start(work, item)
-        while lanes.running:
-            yield from lanes.finished()
+        while lanes.running_lanes:
+            yield from lanes.wait_for_results()
 
 
 class Lanes:
@@ -49,9 +49,9 @@ class Lanes:
 
     def __init__(self, backends: Sequence[Backend]) -> None:
         self._backends = backends
-        self.idle = [(ThreadPoolExecutor(1), backend) for backend in backends]
-        self._threads = [thread for thread, _ in self.idle]
-        self.running: dict[Future[Any], tuple[ThreadPoolExecutor, Backend]] = {}
+        self.idle_lanes = [(ThreadPoolExecutor(1), backend) for backend in backends]
+        self._threads = [thread for thread, _ in self.idle_lanes]
+        self.running_lanes: dict[Future[Any], tuple[ThreadPoolExecutor, Backend]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -69,12 +69,12 @@ class Lanes:
 
     def start(self, work: Callable[[Backend, T], R], item: T) -> None:
         """Begin an item on an idle lane."""
-        thread, backend = self.idle.pop()
-        self.running[thread.submit(work, backend, item)] = (thread, backend)
+        thread, backend = self.idle_lanes.pop()
+        self.running_lanes[thread.submit(work, backend, item)] = (thread, backend)
 
-    def finished(self) -> Iterator[Any]:
+    def wait_for_results(self) -> Iterator[Any]:
         """Wait until a lane is free; yield the results that are there, or raise an item's error."""
-        done, _ = wait(self.running, return_when=FIRST_COMPLETED)
-        for future in done:
-            self.idle.append(self.running.pop(future))
+        finished_futures, _ = wait(self.running_lanes, return_when=FIRST_COMPLETED)
+        for future in finished_futures:
+            self.idle_lanes.append(self.running_lanes.pop(future))
             yield future.result()

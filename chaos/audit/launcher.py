@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from chaos.model.launcher import WORKER_ENV, Launcher
-from chaos.run.modules import ModuleFile, Modules, absolute, parsed
-from chaos.run.shown import shown
+from chaos.run.display_path import format_path
+from chaos.run.modules import ModuleFile, Modules, parse_module, resolve_module
 
 _JOINS = frozenset({"init_process_group", "init_device_mesh"})
 # Classes that join the group of processes by themselves, by the package that they come from.
@@ -61,7 +61,7 @@ _NOT_NAMES = re.compile(r"#.*|[()\\\n]")
 OWN_MAX, INSTALLED_MAX = 1_000, 200
 
 # Where a statement is: always run as its module is imported, run later, or run under a condition.
-_Place: TypeAlias = Literal["top", "function", "branch"]
+_Nesting: TypeAlias = Literal["top", "function", "branch"]
 
 
 @dataclass(frozen=True)
@@ -73,29 +73,35 @@ class LauncherEvidence:
     #: a group of processes is joined
     group: str | None = None
     #: a variable or an option is read that torchrun gives its workers
-    given: str | None = None
+    torchrun_variable_location: str | None = None
     #: the workers are started by the script itself
-    starts: str | None = None
+    spawn_location: str | None = None
 
     @property
     def launcher(self) -> Launcher:
         if self.ray is not None:
             return "ray"
-        return "torchrun" if (self.group or self.given) and self.starts is None else "python"
+        return (
+            "torchrun"
+            if (self.group or self.torchrun_variable_location) and self.spawn_location is None
+            else "python"
+        )
 
     def __str__(self) -> str:
         if self.ray is not None:
             return f"{self.ray} imports Ray"
-        if self.starts is not None:
-            return f"{self.starts} starts its workers itself, and no need for Ray was seen"
+        if self.spawn_location is not None:
+            return f"{self.spawn_location} starts its workers itself, and no need for Ray was seen"
         if self.group is not None:
             return f"{self.group} joins a group of processes, and no need for Ray was seen"
-        if self.given is not None:
-            return f"{self.given} asks for its rank, and no need for Ray was seen"
+        if self.torchrun_variable_location is not None:
+            return (
+                f"{self.torchrun_variable_location} asks for its rank, and no need for Ray was seen"
+            )
         return "no need for Ray or torchrun was seen"
 
 
-def launcher_evidence(script: ModuleFile) -> LauncherEvidence:
+def find_launcher_evidence(script: ModuleFile) -> LauncherEvidence:
     """Return what shows the launcher of a script, or of a module that is run as one.
 
     Its own text decides, where it needs Ray or joins a group. Otherwise its own modules do, with
@@ -103,205 +109,228 @@ def launcher_evidence(script: ModuleFile) -> LauncherEvidence:
     train loop that joins a group. Packages that are installed come last: some are built on Ray.
     Raises `OSError` if the script cannot be read.
     """
-    code = _Code(script)
-    found: dict[str, str] = {}
+    code = _ScriptCode(script)
+    location_by_fact: dict[str, str] = {}
     is_decided = False  # by the script's own text: Ray in a module beside it is for others
-    for number, text in enumerate(islice(code.own(), OWN_MAX)):
-        if (ray := text.needs_ray(in_functions=number == 0)) is not None and not is_decided:
-            return LauncherEvidence(ray=_at(text.file, ray))
+    for number, text in enumerate(islice(code.load_own_modules(), OWN_MAX)):
+        if (ray := text.find_ray_line(in_functions=number == 0)) is not None and not is_decided:
+            return LauncherEvidence(ray=_describe_location(text.file, ray))
         for fact, line in text.facts.items():
-            found.setdefault(fact, _at(text.file, line))
-        is_decided |= number == 0 and not found.keys().isdisjoint(("group", "starts"))
+            location_by_fact.setdefault(fact, _describe_location(text.file, line))
+        is_decided |= number == 0 and not location_by_fact.keys().isdisjoint(
+            ("group", "spawn_location")
+        )
         # Who states a rank has it from somebody: what starts the workers may be in another module.
         if is_decided and not text.states_rank:
             break
-    if found.keys().isdisjoint(("group", "starts")):
-        found |= {"ray": built_on} if (built_on := code.built_on_ray()) else {}
-    return LauncherEvidence(**found)
+    if location_by_fact.keys().isdisjoint(("group", "spawn_location")):
+        location_by_fact |= {"ray": built_on} if (built_on := code.find_ray_importer()) else {}
+    return LauncherEvidence(**location_by_fact)
 
 
-class _Code:
+class _ScriptCode:
     """The texts that a script reaches by its imports, nearest first."""
 
     def __init__(self, script: ModuleFile) -> None:
         # Python's own order: the folder of the script; of a module, where it is run. The folders
         # after these are what many scripts add to their path themselves.
-        cwd, around = Path.cwd(), script.file.absolute().parent
-        self._modules = Modules([cwd if script.name else around, around.parent, cwd, cwd / "src"])
+        cwd, script_folder = Path.cwd(), script.file.absolute().parent
+        self._modules = Modules(
+            [cwd if script.name else script_folder, script_folder.parent, cwd, cwd / "src"]
+        )
         ray = self._modules.find("ray")
-        self._has_own_ray = ray is not None and ray.is_own
+        self._has_own_ray = ray is not None and ray.is_user_code
         self._installed: dict[str, ModuleFile] = {}
-        self._first = script
-        self._above = self._modules.on_the_way(script.package) if script.package else {}
+        self._script = script
+        self._parent_packages = (
+            self._modules.find_import_chain(script.package) if script.package else {}
+        )
 
-    def own(self) -> Iterator["_Text"]:
+    def load_own_modules(self) -> Iterator["_ModuleText"]:
         """Yield the texts of the user's own code; raises `OSError` for the script alone."""
-        seen, waiting = {*self._above}, deque([self._first, *self._above.values()])
+        seen_names, waiting = (
+            {*self._parent_packages},
+            deque([self._script, *self._parent_packages.values()]),
+        )
         while waiting:
             file = waiting.popleft()
-            source = file.file.read_bytes() if file is self._first else _read(file.file)
+            source = file.file.read_bytes() if file is self._script else _load_file(file.file)
             text = source.decode(errors="replace")
-            yield _Text(file.file, text, knows_ray=not self._has_own_ray)
-            for name, found in self._named(_imports(text, file.package)):
-                if name not in seen and found.is_own:
-                    seen.add(name)
-                    waiting.append(found)
-                elif not found.is_own:
-                    self._installed[name] = found
+            yield _ModuleText(file.file, text, knows_ray=not self._has_own_ray)
+            for name, module in self._find_modules(_find_imports(text, file.package)):
+                if name not in seen_names and module.is_user_code:
+                    seen_names.add(name)
+                    waiting.append(module)
+                elif not module.is_user_code:
+                    self._installed[name] = module
 
-    def built_on_ray(self) -> str | None:
+    def find_ray_importer(self) -> str | None:
         """Return where an installed package imports Ray as it is imported itself; None if none."""
         # Of these the lines without indentation are read, and no further package: Ray is then
         # imported whatever the script does, and an integration that few use is left out.
         waiting = deque((name, file) for name, file in self._installed.items())
-        seen = {*self._installed}
-        while waiting and len(seen) < INSTALLED_MAX:
+        seen_names = {*self._installed}
+        while waiting and len(seen_names) < INSTALLED_MAX:
             name, (file, _, package) = waiting.popleft()
-            top = name.partition(".")[0]
-            names = [*_imports(_read(file).decode(errors="replace"), package, at_top=True)]
-            if top != "ray" and any(each.partition(".")[0] == "ray" for each in names):
-                return shown(file)
-            for each, found in self._named(n for n in names if n.partition(".")[0] == top):
-                if each not in seen:
-                    seen.add(each)
-                    waiting.append((each, found))
+            root = name.partition(".")[0]
+            names = [
+                *_find_imports(_load_file(file).decode(errors="replace"), package, at_top=True)
+            ]
+            if root != "ray" and any(
+                module_name.partition(".")[0] == "ray" for module_name in names
+            ):
+                return format_path(file)
+            for module_name, module in self._find_modules(
+                n for n in names if n.partition(".")[0] == root
+            ):
+                if module_name not in seen_names:
+                    seen_names.add(module_name)
+                    waiting.append((module_name, module))
         return None
 
-    def _named(self, names: Iterable[str]) -> Iterator[tuple[str, ModuleFile]]:
+    def _find_modules(self, names: Iterable[str]) -> Iterator[tuple[str, ModuleFile]]:
         for name in names:
-            yield from self._modules.on_the_way(name).items()
+            yield from self._modules.find_import_chain(name).items()
 
 
-def _read(file: Path) -> bytes:
+def _load_file(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError:
         return b""
 
 
-def _at(file: Path, line: int) -> str:
-    return f"{shown(file)}:{line}"
+def _describe_location(file: Path, line: int) -> str:
+    return f"{format_path(file)}:{line}"
 
 
-def _imports(source: str, package: str, *, at_top: bool = False) -> Iterator[str]:
+def _find_imports(source: str, package: str, *, at_top: bool = False) -> Iterator[str]:
     """Yield the modules that a text may import, once for each; a docstring's example as well."""
     names = set[str]()
-    for indented, base, members, modules in _IMPORT.findall(source):
-        if indented and at_top:
+    for indentation, base, members, modules in _IMPORT.findall(source):
+        if indentation and at_top:
             continue
         words = [word.split() for word in _NOT_NAMES.sub(" ", members or modules).split(",")]
-        whole = absolute(base, package) if base else None
-        if whole is not None:
-            names |= {whole, *(f"{whole}.{first}" for first, *_ in filter(None, words))}
+        full_name = resolve_module(base, package) if base else None
+        if full_name is not None:
+            names |= {full_name, *(f"{full_name}.{first}" for first, *_ in filter(None, words))}
         elif not base:
             names |= {first for first, *_ in filter(None, words)}
     yield from sorted(names)
 
 
-class _Text:
+class _ModuleText:
     """The imports and the calls of one module."""
 
     def __init__(self, file: Path, source: str, *, knows_ray: bool) -> None:
         self.file = file
         self.facts: dict[str, int] = {}  # the first line of each, by its field in the evidence
         self.states_rank = False  # where a group is joined
-        self._ray: list[tuple[_Place, int]] = []
+        self._ray_imports: list[tuple[_Nesting, int]] = []
         self._packages: dict[str, str] = {}  # the package behind each name
         self._originals: dict[str, str] = {}  # what `import x as y` and `from m import x as y` mean
-        self._used: list[ast.expr] = []  # what is called, or is the base of a class
-        self._processes: list[int] = []  # where any process is started
+        self._used_expressions: list[ast.expr] = []  # what is called, or is the base of a class
+        self._process_lines: list[int] = []  # where any process is started
         self._knows_ray = knows_ray
         if _OF_INTEREST.search(source):
-            self._take_all(parsed(source))
+            self._scan_tree(parse_module(source))
 
-    def needs_ray(self, *, in_functions: bool) -> int | None:
+    def find_ray_line(self, *, in_functions: bool) -> int | None:
         """Return the first line by which Ray is needed."""
-        places = ("top", "function") if in_functions else ("top",)
-        return min((line for place, line in self._ray if place in places), default=None)
+        nestings = ("top", "function") if in_functions else ("top",)
+        return min(
+            (line for nesting, line in self._ray_imports if nesting in nestings), default=None
+        )
 
-    def _take_all(self, tree: ast.Module) -> None:
-        waiting: list[tuple[ast.AST, _Place]] = [(tree, "top")]
+    def _scan_tree(self, tree: ast.Module) -> None:
+        waiting: list[tuple[ast.AST, _Nesting]] = [(tree, "top")]
         while waiting:
-            node, place = waiting.pop()
-            self._take(node, place)
-            inner = _place_in(node, place)
-            waiting += [(child, inner) for child in ast.iter_child_nodes(node)]
-        for used in self._used:
-            self._judge(used)
+            node, nesting = waiting.pop()
+            self._scan_node(node, nesting)
+            inner_nesting = _find_nesting(node, nesting)
+            waiting += [(child, inner_nesting) for child in ast.iter_child_nodes(node)]
+        for expression in self._used_expressions:
+            self._classify_use(expression)
         if "group" in self.facts:
-            for line in self._processes:
-                self._note("starts", line)
+            for line in self._process_lines:
+                self._record_fact("spawn_location", line)
 
-    def _take(self, node: ast.AST, place: _Place) -> None:
+    def _scan_node(self, node: ast.AST, nesting: _Nesting) -> None:
         match node:
             case ast.Import(names=names, lineno=line):
                 for alias in names:
-                    known = alias.asname or alias.name.partition(".")[0]
-                    self._import(alias.name, known, "", (place, line))
+                    bound_name = alias.asname or alias.name.partition(".")[0]
+                    self._record_import(alias.name, bound_name, "", (nesting, line))
             case ast.ImportFrom(module=module, names=names, level=level, lineno=line):
                 for alias in names:
-                    known = alias.asname or alias.name
+                    bound_name = alias.asname or alias.name
                     package = "." if level else module or ""  # its own: never Ray's, by any name
-                    self._import(package, known, alias.name, (place, line))
+                    self._record_import(package, bound_name, alias.name, (nesting, line))
             case ast.Call(func=func, args=args, keywords=keywords):
-                self._used.append(func)
-                self._look_for_given(args, node.lineno)
-                joins = (func.attr if isinstance(func, ast.Attribute) else "") in _JOINS
-                joins |= isinstance(func, ast.Name) and func.id in _JOINS
-                self.states_rank |= joins and any(word.arg == "rank" for word in keywords)
+                self._used_expressions.append(func)
+                self._find_rank_reads(args, node.lineno)
+                is_join = (func.attr if isinstance(func, ast.Attribute) else "") in _JOINS
+                is_join |= isinstance(func, ast.Name) and func.id in _JOINS
+                self.states_rank |= is_join and any(word.arg == "rank" for word in keywords)
             case ast.Subscript(slice=index, ctx=ast.Load()):
-                self._look_for_given([index], node.lineno)
+                self._find_rank_reads([index], node.lineno)
             case ast.ClassDef(bases=bases):
-                self._used += bases
+                self._used_expressions += bases
             case _:
                 pass
 
-    def _import(self, module: str, name: str, original: str, at: tuple[_Place, int]) -> None:
+    def _record_import(
+        self, module: str, name: str, original: str, location: tuple[_Nesting, int]
+    ) -> None:
         package = module.partition(".")[0]
         self._packages[name] = package
         self._originals[name] = original
         if package == "ray" and self._knows_ray:
-            self._ray.append(at)
+            self._ray_imports.append(location)
 
-    def _judge(self, used: ast.expr) -> None:
-        root = used
+    def _classify_use(self, expression: ast.expr) -> None:
+        root = expression
         while isinstance(root, ast.Attribute):
             root = root.value
         package, original = "", ""
         if isinstance(root, ast.Name):
             package = self._packages.get(root.id, "")
             original = self._originals.get(root.id) or root.id
-        name = used.attr if isinstance(used, ast.Attribute) else original
+        name = expression.attr if isinstance(expression, ast.Attribute) else original
         if package == "ray" and self._knows_ray and name.endswith(_MAKES_FIT):
-            self._ray.append(("top", used.lineno))
-        ends = _JOINS_ITSELF.get(package, ())
-        if name in _JOINS or name in ends or ("Trainer" in ends and name.endswith("Trainer")):
-            self._note("group", used.lineno)
+            self._ray_imports.append(("top", expression.lineno))
+        joining_names = _JOINS_ITSELF.get(package, ())
+        if (
+            name in _JOINS
+            or name in joining_names
+            or ("Trainer" in joining_names and name.endswith("Trainer"))
+        ):
+            self._record_fact("group", expression.lineno)
         if name in _STARTS.get(package, ()):
-            self._note("starts", used.lineno)
+            self._record_fact("spawn_location", expression.lineno)
         if name == "Process" and package in _PROCESS:
-            self._processes.append(used.lineno)
+            self._process_lines.append(expression.lineno)
 
-    def _look_for_given(self, words: Sequence[ast.expr], line: int) -> None:
+    def _find_rank_reads(self, words: Sequence[ast.expr], line: int) -> None:
         """Note a variable of torchrun's, or the argument that torch.distributed.launch adds."""
         for word in words:
             if isinstance(word, ast.Constant) and isinstance(word.value, str):
                 name = word.value.replace("-", "_")
                 if name in WORKER_ENV or name == "__local_rank":
-                    self._note("given", line)
+                    self._record_fact("torchrun_variable_location", line)
 
-    def _note(self, fact: str, line: int) -> None:
+    def _record_fact(self, fact: str, line: int) -> None:
         self.facts[fact] = min(self.facts.get(fact, line), line)
 
 
-def _place_in(node: ast.AST, place: _Place) -> _Place:
+def _find_nesting(node: ast.AST, nesting: _Nesting) -> _Nesting:
     """Return the place of what a node holds."""
     match node:
         case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
-            return place
+            return nesting
         case ast.If() | ast.Try() | ast.TryStar() | ast.With():
             return "branch"
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda() if place == "top":
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda() if nesting == "top":
             return "function"
         case _:
-            return place
+            return nesting

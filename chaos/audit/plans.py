@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import FaultPlace
+from chaos.audit.site_groups import FaultSite
 from chaos.errors import UsageError
-from chaos.model.arguments import Arguments, command_line
-from chaos.model.launcher import FACTS, USUAL, Launcher, Restart
+from chaos.model.arguments import Arguments, build_command_line
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, Restart
 from chaos.model.plan import Plan, PlanBackend, Shape
 from chaos.model.scenario import Expect, FailureBudget, Job, Limits
-from chaos.plan.make import slug
+from chaos.plan.make import build_slug
 from chaos.run.modules import ModuleFile
 
 _NEGATIVE = re.compile(r"-\.?\d")
 
 
-def args_of(words: Sequence[str]) -> Arguments:
+def parse_args(words: Sequence[str]) -> Arguments:
     """Return `--name value` pairs and `--name` flags by name, if their words can be restored.
 
     Otherwise return the words as they are: positional arguments, short options and repeated
@@ -37,32 +37,32 @@ def args_of(words: Sequence[str]) -> Arguments:
         if not word.startswith("--") or not name or name in options or _is_option(value):
             return tuple(words)
         options[name] = [value] if equals else []
-    return {name: _value(values) for name, values in options.items()}
+    return {name: _parse_value(values) for name, values in options.items()}
 
 
-def args_for(launcher: Launcher, words: Sequence[str]) -> Arguments:
+def parse_launcher_args(launcher: Launcher, words: Sequence[str]) -> Arguments:
     """Return the same, but with a launcher that keeps their spelling only if that is restored."""
-    args = args_of(words)
-    is_changed = [*command_line(args)] != [*words]
-    return tuple(words) if is_changed and FACTS[launcher].keeps_spelling else args
+    args = parse_args(words)
+    is_changed = [*build_command_line(args)] != [*words]
+    return tuple(words) if is_changed and LAUNCHER_FACTS[launcher].keeps_spelling else args
 
 
 def _is_option(word: str) -> bool:
     return word.startswith("-") and len(word) > 1 and not _NEGATIVE.match(word)
 
 
-def _value(values: list[str]) -> Any:  # noqa: ANN401 (what YAML can hold)
+def _parse_value(values: list[str]) -> Any:  # noqa: ANN401 (what YAML can hold)
     if not values:
         return True
-    plain = [_number(value) for value in values]
-    return plain[0] if len(plain) == 1 else plain
+    parsed_values = [_parse_number(value) for value in values]
+    return parsed_values[0] if len(parsed_values) == 1 else parsed_values
 
 
-def _number(text: str) -> int | float | str:
+def _parse_number(text: str) -> int | float | str:
     """Return a number if Python would spell it the same way, otherwise the text."""
-    for read in (int, float):
+    for parse in (int, float):
         try:
-            number = read(text)
+            number = parse(text)
         except ValueError:
             continue
         if str(number) == text and abs(number) < 2**63:
@@ -80,7 +80,7 @@ CPUS_OF_A_NODE = 128
 RANGE = 2
 
 
-def base_plan(
+def build_base_plan(
     script: Path | ModuleFile,
     words: Sequence[str],
     *,
@@ -91,25 +91,25 @@ def base_plan(
 ) -> Plan:
     """Return the plan of `python script words…` or `python -m module words…`, without faults.
 
-    Without `workers`, their number is a guess; `with_own_workers` corrects it once a run
+    Without `workers`, their number is a guess; `set_script_workers` corrects it once a run
     has shown the script's own. Raises `UsageError` for a missing script, or for a command
     line that no scenario can hold.
     """
     file, module, _ = script if isinstance(script, ModuleFile) else ModuleFile(script)
     path = Path(normpath(cwd / file))
     if not path.is_file():
-        raise UsageError("there is no such script", "Check the path.", place=str(file))
-    count = workers or FACTS[USUAL].usual_workers
+        raise UsageError("there is no such script", "Check the path.", location=str(file))
+    count = workers or LAUNCHER_FACTS[DEFAULT_LAUNCHER].default_workers
     name = module or path.stem
     code: dict[str, Any] = {"module": module} if module else {"script": str(path)}
     return Plan(
         scenario=f"audit of {module or path.name}",
-        slug=slug(Path(name)),
+        slug=build_slug(Path(name)),
         file=str(path),
         seed=seed,
         cwd=normpath(cwd),
         backend="fork",
-        job=Job(**code, args=args_of(words), workers=count, fit=fit),
+        job=Job(**code, args=parse_args(words), workers=count, fit=fit),
         shape=Shape(nodes=count + 1, cpus_per_node=1),
         ops=(),
         expect=Expect(),
@@ -117,7 +117,7 @@ def base_plan(
     )
 
 
-def under_launcher(
+def set_launcher(
     plan: Plan,
     launcher: Launcher,
     words: Sequence[str],
@@ -131,59 +131,70 @@ def under_launcher(
     `nodes`: the fewest and the most, each with an agent that has as many ranks. Raises `UsageError`
     if they cannot have as many ranks each.
     """
-    if "call" in FACTS[launcher].has:
+    if "call" in LAUNCHER_FACTS[launcher].parts:
         return plan
-    least, most = nodes
-    workers = max(plan.job.workers, most)
-    if workers % most:
+    fewest_nodes, most_nodes = nodes
+    workers = max(plan.job.workers, most_nodes)
+    if workers % most_nodes:
         raise UsageError(
-            f"each of {most} nodes has as many ranks, and {workers} are no multiple of that",
+            f"each of {most_nodes} nodes has as many ranks, and {workers} are no multiple of that",
             "Give --workers a multiple of the nodes.",
-            place="--nodes",
+            location="--nodes",
         )
-    own = {
+    job_update = {
         "launcher": launcher,
-        "args": args_for(launcher, words),
+        "args": parse_launcher_args(launcher, words),
         "epoch_steps": epoch_steps,
         "workers": workers,
-        "min_workers": None if least == most else least * workers // most,
+        "min_workers": None if fewest_nodes == most_nodes else fewest_nodes * workers // most_nodes,
     }
-    job = plan.job.model_copy(update=own)
-    cpus = 1 if FACTS[launcher].lacks_part("queue") else CPUS_OF_A_NODE
-    shape = Shape(nodes=most, cpus_per_node=cpus)
-    return plan.model_copy(update={"job": job, "backend": backend, "shape": shape})
+    job = plan.job.model_copy(update=job_update)
+    cpus = 1 if LAUNCHER_FACTS[launcher].lacks_part("queue") else CPUS_OF_A_NODE
+    shape = Shape(nodes=most_nodes, cpus_per_node=cpus)
+    return plan.replace(job=job, backend=backend, shape=shape)
 
 
-def begun_again_by(plan: Plan, restart: Restart | None, words: Sequence[str]) -> Plan:
+def set_restart(plan: Plan, restart: Restart | None, words: Sequence[str]) -> Plan:
     """Return the plan with who begins the job again, and with the arguments of later starts."""
-    own = {"restart": restart, "restart_args": args_for(plan.job.launcher, words)}
-    job = plan.job.model_copy(update=own)
-    return plan.model_copy(update={"job": Job.model_validate(job.model_dump())})
+    job_update = {"restart": restart, "restart_args": parse_launcher_args(plan.job.launcher, words)}
+    job = plan.job.model_copy(update=job_update)
+    return plan.replace(job=Job.model_validate(job.model_dump()))
 
 
-def with_own_workers(plan: Plan, profile: JobProfile, *, keeps_count: bool = False) -> Plan:
+def set_script_workers(plan: Plan, profile: JobProfile, *, keeps_count: bool = False) -> Plan:
     """Return the plan with as many workers as the script asks for, if that is known.
 
     `keeps_count`: with as many as the plan has; an elastic job still goes on with fewer.
     """
-    least, most = _range(profile.own("num_workers"))
+    fewest_workers, most_workers = _parse_worker_range(profile.find_setting("num_workers"))
     if keeps_count:
-        least, most = _range((least, plan.job.workers)) if least is not None else (None, None)
-    if most is None or (least, most) == (plan.job.min_workers, plan.job.workers):
+        fewest_workers, most_workers = (
+            _parse_worker_range((fewest_workers, plan.job.workers))
+            if fewest_workers is not None
+            else (None, None)
+        )
+    if most_workers is None or (fewest_workers, most_workers) == (
+        plan.job.min_workers,
+        plan.job.workers,
+    ):
         return plan
-    job = plan.job.model_copy(update={"workers": most, "min_workers": least})
+    job = plan.job.replace(workers=most_workers, min_workers=fewest_workers)
     if not plan.job.facts.has_spare_nodes:
-        return plan.model_copy(update={"job": job})
-    shape = plan.shape.model_copy(update={"nodes": most + 1})
-    return plan.model_copy(update={"job": job, "shape": shape})
+        return plan.replace(job=job)
+    shape = plan.shape.replace(nodes=most_workers + 1)
+    return plan.replace(job=job, shape=shape)
 
 
-def _range(own: Any) -> tuple[int | None, int | None]:  # noqa: ANN401 (settings are of any type)
+def _parse_worker_range(setting: Any) -> tuple[int | None, int | None]:  # noqa: ANN401 (settings are of any type)
     """Return the fewest and the most workers: both `num_workers`, unless the job is elastic."""
-    least, most = own if isinstance(own, list | tuple) and len(own) == RANGE else (None, own)
-    if not _is_count(most):
+    fewest_workers, most_workers = (
+        setting if isinstance(setting, list | tuple) and len(setting) == RANGE else (None, setting)
+    )
+    if not _is_count(most_workers):
         return None, None
-    return (least if _is_count(least) and least < most else None), most
+    return (
+        fewest_workers if _is_count(fewest_workers) and fewest_workers < most_workers else None
+    ), most_workers
 
 
 def _is_count(value: Any) -> bool:  # noqa: ANN401
@@ -196,7 +207,7 @@ RUN_TIMES, RUN_EXTRA_S = 10, 20.0
 RECOVERY_ON_RAY_S = 30.0  # at most, on a busy machine: four times what `make bench` shows
 
 
-def plan_of(base: Plan, place: FaultPlace, profile: JobProfile) -> Plan:
+def build_fault_plan(base: Plan, place: FaultSite, profile: JobProfile) -> Plan:
     """Return the plan of one place and its ops.
 
     Each kill ends one attempt. The end of a notice depends on the clock, and whether
@@ -207,58 +218,60 @@ def plan_of(base: Plan, place: FaultPlace, profile: JobProfile) -> Plan:
     # Each further restart takes at most a start and an epoch more.
     run_s = (RUN_TIMES - 1 + len(place.ops)) * profile.seconds + RUN_EXTRA_S
     facts = base.job.facts
-    failure = None if facts.lacks_part("budget") else budget(place, profile)
-    run_s += (facts.meeting_s if profile.away else facts.shutdown_s) * len(place.ops)
-    return base.model_copy(
-        update={
-            "scenario": f"{place.group}: {place.name}",
-            "job": base.job.model_copy(update={"failure": failure}),
-            "shape": _shape(base, place),
-            "ops": place.ops,
-            "expect": base.expect.model_copy(update={"attempts": attempts}),
-            "limits": base.limits.model_copy(update={"run_s": run_s}),
-        }
+    failure = None if facts.lacks_part("budget") else choose_retry_budget(place, profile)
+    run_s += (facts.meeting_s if profile.remote_ranks else facts.shutdown_s) * len(place.ops)
+    return base.replace(
+        scenario=f"{place.group}: {place.name}",
+        job=base.job.replace(failure=failure),
+        shape=_choose_shape(base, place),
+        ops=place.ops,
+        expect=base.expect.replace(attempts=attempts),
+        limits=base.limits.replace(run_s=run_s),
     )
 
 
-def on_ray(plan: Plan) -> Plan:
+def move_to_ray(plan: Plan) -> Plan:
     """Return an audit's plan for a local Ray cluster, where a start and a restart take longer."""
     run_s = max(plan.limits.run_s, Limits().run_s) + RECOVERY_ON_RAY_S * len(plan.ops)
-    limits = plan.limits.model_copy(update={"run_s": run_s})
-    there = {"backend": "ray", "confined": None, "follows_script": False, "limits": limits}
-    return plan.model_copy(update=there)
+    limits = plan.limits.replace(run_s=run_s)
+    update = {"backend": "ray", "confined": None, "follows_script": False, "limits": limits}
+    return plan.model_copy(update=update)
 
 
-def _shape(base: Plan, place: FaultPlace) -> Shape:
+def _choose_shape(base: Plan, place: FaultSite) -> Shape:
     """Return the nodes: without a spare if the job is to continue with fewer workers."""
     if place.group != "fewer workers after it" or not base.job.facts.has_spare_nodes:
         return base.shape
-    return base.shape.model_copy(update={"nodes": -(-base.job.workers // base.shape.cpus_per_node)})
+    return base.shape.replace(nodes=-(-base.job.workers // base.shape.cpus_per_node))
 
 
-def budget(place: FaultPlace, profile: JobProfile) -> FailureBudget:
+def choose_retry_budget(place: FaultSite, profile: JobProfile) -> FailureBudget:
     """Return enough retries for every op, or the job's own if these are more.
 
     A script that calls `fit()` again by itself keeps those that it has.
     """
     ops = place.ops if profile.most_faults is None else ()
-    own = profile.own("max_failures") if profile.retries is None else profile.retries
-    needed, notices = len(ops), sum(op.fault.is_announced for op in ops)
+    script_retries = (
+        profile.find_setting("max_failures") if profile.retries is None else profile.retries
+    )
+    needed_count, notice_count = len(ops), sum(op.fault.is_announced for op in ops)
     return FailureBudget(
-        max_failures=_enough(own, needed, unset=0),
-        max_preemption_failures=_enough(profile.own("max_preemption_failures"), notices, unset=-1),
+        max_failures=_choose_limit(script_retries, needed_count, unset=0),
+        max_preemption_failures=_choose_limit(
+            profile.find_setting("max_preemption_failures"), notice_count, unset=-1
+        ),
     )
 
 
-def under_own_retries(plan: Plan, profile: JobProfile) -> Plan:
+def use_script_retries(plan: Plan, profile: JobProfile) -> Plan:
     """Return the plan of a run with faults with the script's own `max_failures`, and any end."""
     assert plan.job.failure is not None
-    own = plan.job.failure.model_copy(update={"max_failures": profile.own("max_failures")})
-    expect = plan.expect.model_copy(update={"attempts": None})
-    job = plan.job.model_copy(update={"failure": own})
-    return plan.model_copy(update={"job": job, "expect": expect})
+    failure_budget = plan.job.failure.replace(max_failures=profile.find_setting("max_failures"))
+    expect = plan.expect.replace(attempts=None)
+    job = plan.job.replace(failure=failure_budget)
+    return plan.replace(job=job, expect=expect)
 
 
-def _enough(own: object, needed: int, *, unset: int) -> int:
-    kept = own if isinstance(own, int) else unset
-    return kept if kept == -1 else max(kept, needed)
+def _choose_limit(setting: object, needed_count: int, *, unset: int) -> int:
+    script_limit = setting if isinstance(setting, int) else unset
+    return script_limit if script_limit == -1 else max(script_limit, needed_count)

@@ -9,21 +9,21 @@ from typing import Any, Protocol
 from chaos.audit.finding import Confirmation
 from chaos.errors import UsageError
 from chaos.harness import Harness
-from chaos.launch.open import open_backend
-from chaos.model.history import Entry
+from chaos.launch.backends import open_backend
+from chaos.model.history import JournalEntry
 from chaos.model.launcher import LauncherFacts
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.plan.make import make_plan
-from chaos.report.screen import screen
+from chaos.report.screen import build_console
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import Backend, Show
+from chaos.run.ports import Backend, ShowEntries
 from chaos.scenario_file.load import load_scenario
-from chaos.scenario_file.text import scenario_text
+from chaos.scenario_file.text import render_scenario
 
 # The expectations of the run with the faults that hold for its reproduction as well.
-_KEPT = ("band", "align", "accept", "sampling", "loss_tolerance", "ignore_metrics")
+_REPEATED_KEYS = ("band", "align", "accept", "sampling", "loss_tolerance", "ignore_metrics")
 
 
 def repro_text(
@@ -36,19 +36,19 @@ def repro_text(
     expect: dict[str, Any] = {"verdict": "fail", "check": check}
     if besides:
         expect["besides"] = list(besides)
-    stated = plan.expect.model_dump(mode="json", exclude_defaults=True)
-    expect |= {name: stated[name] for name in _KEPT if name in stated}
-    return scenario_text(plan, folder=folder, comment=(headline,), expect=expect)
+    expectations = plan.expect.model_dump(mode="json", exclude_defaults=True)
+    expect |= {name: expectations[name] for name in _REPEATED_KEYS if name in expectations}
+    return render_scenario(plan, folder=folder, comment=(headline,), expect=expect)
 
 
-class Confirm(Protocol):
+class Confirmer(Protocol):
     """A way to run a reproduction's plan elsewhere."""
 
-    def __call__(self, plan: Plan, *, show: Show) -> Verdict:
+    def __call__(self, plan: Plan, *, show: ShowEntries) -> Verdict:
         """Return the verdict there; raises `UsageError` if the plan cannot be run there."""
 
 
-def confirmation(
+def confirm_finding(
     file: Path, confirm: Callable[[Plan], Verdict], *, seed: int, cwd: Path
 ) -> Confirmation:
     """Run a finding's reproduction, read from its file as a user would; return its result."""
@@ -66,33 +66,33 @@ def confirmation(
     return Confirmation(state=state, headline=verdict.headline)
 
 
-def on_ray_if(asked: bool, facts: LauncherFacts, reports: Path) -> Confirm | None:  # noqa: FBT001
-    """Return `_on_ray` for a job that a cluster can run, if that is asked for."""
-    return partial(_on_ray, reports) if asked and "cluster" in facts.has else None
+def select_confirm(is_requested: bool, facts: LauncherFacts, reports: Path) -> Confirmer | None:  # noqa: FBT001
+    """Return `_confirm_on_ray` for a job that a cluster can run, if that is asked for."""
+    return partial(_confirm_on_ray, reports) if is_requested and "cluster" in facts.parts else None
 
 
-def _on_ray(reports: Path, plan: Plan, *, show: Show) -> Verdict:
+def _confirm_on_ray(reports: Path, plan: Plan, *, show: ShowEntries) -> Verdict:
     """Run a reproduction on a local Ray cluster of its own, whose lines are not the audit's."""
-    quiet = screen(quiet=True)
-    with open_backend("ray", quiet) as backend:
-        shown = _Shown(backend, show)
-        harness = Harness(reports, quiet, Path(plan.cwd), shown, SystemClock())
-        return harness.run_plan(plan.model_copy(update={"backend": "ray"})).verdict
+    quiet_screen = build_console(quiet=True)
+    with open_backend("ray", quiet_screen) as backend:
+        watched_backend = _WatchedBackend(backend, show)
+        harness = Harness(reports, quiet_screen, Path(plan.cwd), watched_backend, SystemClock())
+        return harness.run_plan(plan.replace(backend="ray")).verdict
 
 
 @dataclass(frozen=True)
-class _Shown(Backend):
+class _WatchedBackend(Backend):
     """A backend whose events are shown to one more."""
 
     backend: Backend
-    more: Show
+    second_show: ShowEntries
 
-    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
-        def both(entries: Sequence[Entry]) -> None:
+    def execute(self, plan: Plan, directory: RunDirectory, show: ShowEntries) -> None:
+        def show_twice(entries: Sequence[JournalEntry]) -> None:
             show(entries)
-            self.more(entries)
+            self.second_show(entries)
 
-        self.backend.execute(plan, directory, both)
+        self.backend.execute(plan, directory, show_twice)
 
     def close(self) -> None:
         self.backend.close()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from chaos.audit.card import Card
 from chaos.audit.finding import Finding
-from chaos.audit.page import KIND_HEAD, kind_cells, tone
-from chaos.audit.sections import causes
+from chaos.audit.page import KIND_HEAD, build_kind_cells, choose_tone
+from chaos.audit.sections import list_causes
 from chaos.report.html import Fragment, render_fragment
-from chaos.run.shown import shown
+from chaos.run.display_path import format_path
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,16 +55,18 @@ class AuditResult:
 
     def _repr_html_(self) -> str:
         """Return the answer for a notebook."""
-        tried = [row for row in kind_cells(self.card) if row[-1]]
-        found = [(each.title, each.sentence, each.remedy) for each in causes(self.card)]
+        tried_rows = [row for row in build_kind_cells(self.card) if row[-1]]
+        cause_rows = [
+            (cause.title, cause.sentence, cause.remedy) for cause in list_causes(self.card)
+        ]
         return render_fragment(
             Fragment(
-                tone=tone(self.card),
+                tone=choose_tone(self.card),
                 word=self.card.word,
                 title=posixpath.basename(self.card.job.script),
                 sentence=self.sentence.removeprefix(f"{self.card.word}: "),
-                rows=[KIND_HEAD, *tried] if tried else [],
-                found=found,
-                ways=[("card", shown(self.page))],
+                rows=[KIND_HEAD, *tried_rows] if tried_rows else [],
+                found=cause_rows,
+                ways=[("card", format_path(self.page))],
             )
         )

@@ -9,11 +9,11 @@ job, whatever its resumes come to. `--retries` names the number that production 
 import shlex
 from typing import Literal, Self, TypeAlias
 
-from chaos.check.ending import ending
+from chaos.check.ending import find_ending
 from chaos.model.event import FitCalled, WorkerGroupStarted
 from chaos.record import Record
 from chaos.report.outcome import FinishedRun
-from chaos.words import plural
+from chaos.wording import plural
 
 Source: TypeAlias = Literal[
     "settings", "script", "nothing", "asked", "assumed", "command", "queue", "unknown"
@@ -78,20 +78,22 @@ class Retries(Record):
     def note(self) -> str | None:
         """A line on retries that are no setting of Ray Train's; None if there is none."""
         if self.source == "script":
-            again = plural(self.count, "fault") + (" or more" if self.count >= TRIED else "")
+            fault_text = plural(self.count, "fault") + (" or more" if self.count >= TRIED else "")
             return (
                 f"`max_failures` is 0, and the script calls fit() again by itself (seen after "
-                f"{again}): each call is the next attempt"
+                f"{fault_text}): each call is the next attempt"
             )
-        asked = f"{self.count}, by --retries, or as many as the faults of a run take"
+        count_text = f"{self.count}, by --retries, or as many as the faults of a run take"
         if self.source == "command":
-            given = f", with `{shlex.join(self.words)}`" if self.words else ""
-            given += " once its first save is there" if self.waits_for_save else ""
-            often = asked if self.count else "as often as the faults take"
-            first = f"; before it, Ray Train's own retries ({self.before})" if self.before else ""
-            return f"the same command again{given}: {often}{first}"
+            arguments = f", with `{shlex.join(self.words)}`" if self.words else ""
+            arguments += " once its first save is there" if self.waits_for_save else ""
+            frequency = count_text if self.count else "as often as the faults take"
+            ray_retries = (
+                f"; before it, Ray Train's own retries ({self.before})" if self.before else ""
+            )
+            return f"the same command again{arguments}: {frequency}{ray_retries}"
         if self.source == "asked":
-            return asked
+            return count_text
         if self.source == "queue":
             return (
                 "Slurm's own: a job that was preempted, requeued or lost its node is started again "
@@ -105,19 +107,22 @@ class Retries(Record):
         return None
 
     @classmethod
-    def seen(cls, run: FinishedRun, *, faults: int) -> Self:
+    def from_run(cls, run: FinishedRun, *, faults: int) -> Self:
         """Return what a run with so many faults under the script's own retries shows."""
         history = run.history
-        end, calls = ending(history), [event for _, event in history.of(FitCalled)]
-        landed = sum(injection.landed for injection in run.analysis.injections)
-        if not end.is_over or end.deadline is not None or not landed:
+        end, fit_calls = (
+            find_ending(history),
+            [event for _, event in history.select_events(FitCalled)],
+        )
+        landed_count = sum(injection.has_effect for injection in run.analysis.injections)
+        if not end.has_run_end or end.deadline is not None or not landed_count:
             return cls(source="unknown")
-        if len(calls) > 1:
-            names = tuple(call.replaced.get("name", call.run_name) for call in calls)
-            count = min(len(calls) - 1, faults)
+        if len(fit_calls) > 1:
+            names = tuple(call.replaced.get("name", call.run_name) for call in fit_calls)
+            count = min(len(fit_calls) - 1, faults)
             return cls(source="script", count=count, names=names if _began_anew(run) else ())
-        has_gone_on = history.count(WorkerGroupStarted) > 1
-        return cls(source="settings" if has_gone_on else "nothing")
+        has_restarted = history.count(WorkerGroupStarted) > 1
+        return cls(source="settings" if has_restarted else "nothing")
 
 
 def _began_anew(run: FinishedRun) -> bool:

@@ -6,14 +6,14 @@ from typing import Self
 
 from pydantic import Field
 
-from chaos.audit.chains import joined
-from chaos.audit.group import Group
-from chaos.audit.place_groups import FaultPlace
+from chaos.audit.chains import join_places
+from chaos.audit.site_category import SiteCategory
+from chaos.audit.site_groups import FaultSite
 from chaos.check.analysis import RunAnalysis
-from chaos.check.divergence import divergence
+from chaos.check.divergence import find_divergence
 from chaos.check.grade import ACCEPTED
-from chaos.check.headline import faults
-from chaos.check.restarts import Restart, lost_steps
+from chaos.check.headline import describe_faults
+from chaos.check.restarts import Restart, count_lost_steps
 from chaos.check.resumes import count_restarts, is_resumed
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.diagnosis import Standing
@@ -25,7 +25,7 @@ from chaos.model.scenario import VerdictStatus
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult, JobLine, ResultName
 from chaos.record import Record
-from chaos.report.outcome import FinishedRun, row_of
+from chaos.report.outcome import FinishedRun, build_suite_row
 
 _WORSE: tuple[Standing, ...] = (
     "not compared",
@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 _PLURAL = re.compile(r"(?<=N )(\w{2,}[^s\W])s\b")
 
 
-class Defect(Record):
+class DefectKey(Record):
     """A broken promise without its numbers, so that it equals the same defect at another place."""
 
     check: str
@@ -61,13 +61,13 @@ class RunRow(Record):
     #: the run's folder below `runs/`
     number: int
     name: str
-    group: Group
+    group: SiteCategory
     ops: tuple[Op, ...]
     status: VerdictStatus
     headline: str
     #: the broken promises, most specific first; those of one check are separate causes, the one
     #: that explains the first difference before the others
-    defects: tuple[Defect, ...]
+    defects: tuple[DefectKey, ...]
     #: the checks that had evidence
     evidence: tuple[str, ...]
     #: the checks that were inconclusive
@@ -116,9 +116,9 @@ class RunRow(Record):
     earlier: str = ""
 
     @property
-    def place(self) -> FaultPlace:
+    def place(self) -> FaultSite:
         """The place of the run, and its ops."""
-        return FaultPlace(self.name, self.group, self.ops)
+        return FaultSite(self.name, self.group, self.ops)
 
     @property
     def is_right(self) -> bool:
@@ -131,7 +131,7 @@ class RunRow(Record):
         return self.status == "fail"
 
     @property
-    def is_anew(self) -> bool:
+    def is_from_scratch(self) -> bool:
         """Whether the job came out right, and its restarts tested no resume: they began anew.
 
         Those that found that nothing was left to do began nothing.
@@ -141,81 +141,83 @@ class RunRow(Record):
     @property
     def is_tried(self) -> bool:
         """Whether it is of one place, and the place was tried."""
-        return self.happened and not self.is_combined
+        return self.has_all_faults and not self.is_combined
 
     @property
-    def only_once(self) -> Self:
+    def inconclusive_row(self) -> Self:
         """The row of a run that was wrong, and not when it was repeated: that is no evidence."""
         headline = f"wrong, and not when the run was repeated: {self.headline}"
-        nothing = {"defects": (), "severity": None}
-        return self.model_copy(update={"status": "inconclusive", "headline": headline, **nothing})
+        cleared_fields = {"defects": (), "severity": None}
+        return self.model_copy(
+            update={"status": "inconclusive", "headline": headline, **cleared_fields}
+        )
 
     @property
-    def happened(self) -> bool:
+    def has_all_faults(self) -> bool:
         """Whether all planned faults were injected; otherwise the place was not tried."""
         return self.status != "inconclusive" or self.landed >= len(self.ops)
 
 
-def run_rows(number: int, places: Sequence[FaultPlace], run: FinishedRun) -> tuple[RunRow, ...]:
+def build_run_rows(
+    number: int, places: Sequence[FaultSite], run: FinishedRun
+) -> tuple[RunRow, ...]:
     """Return the rows of a judged run: one per place if it answers them all, else one in all.
 
     A run of several places answers them if nothing is wrong with it, every fault was injected,
     and every restart follows from the faults of one place.
     """
-    whole = run_row(number, joined(places), run)
+    whole_row = build_run_row(number, join_places(places), run)
     if len(places) == 1:
-        return (whole,)
-    combined = whole.model_copy(update={"is_combined": True})
-    if not whole.is_right or whole.accepted or whole.landed < len(whole.ops):
-        return (combined,)
-    owner = [number for number, place in enumerate(places) for _ in place.ops]  # by op
-    of_place: list[list[Restart]] = [[] for _ in places]
+        return (whole_row,)
+    combined_row = whole_row.replace(is_combined=True)
+    if not whole_row.is_right or whole_row.accepted or whole_row.landed < len(whole_row.ops):
+        return (combined_row,)
+    place_numbers = [number for number, place in enumerate(places) for _ in place.ops]  # by op
+    restarts_by_place: list[list[Restart]] = [[] for _ in places]
     for restart in run.analysis.restarts:
-        owners = {owner[injection.op.index] for injection in restart.injections}
+        owners = {place_numbers[injection.op.index] for injection in restart.injections}
         # Two faults may end one attempt together, and a restart may follow from none: whose resume
         # it was is then not known, and a place is not counted by another's.
         if len(owners) != 1:
-            return (combined,)
-        of_place[owners.pop()].append(restart)
-    if not all(of_place):
-        return (combined,)
-    share = whole.model_copy(update={"seconds": whole.seconds / len(places)})
+            return (combined_row,)
+        restarts_by_place[owners.pop()].append(restart)
+    if not all(restarts_by_place):
+        return (combined_row,)
+    shared_row = whole_row.replace(seconds=whole_row.seconds / len(places))
     return tuple(
-        _part_of_row(share, place, found, run)
-        for place, found in zip(places, of_place, strict=True)
+        _build_place_row(shared_row, place, restarts, run)
+        for place, restarts in zip(places, restarts_by_place, strict=True)
     )
 
 
-def _part_of_row(
-    whole: RunRow, place: FaultPlace, restarts: Sequence[Restart], run: FinishedRun
+def _build_place_row(
+    shared_row: RunRow, place: FaultSite, restarts: Sequence[Restart], run: FinishedRun
 ) -> RunRow:
     """Return the row of one place of a run without a difference."""
     counts = count_restarts(run.analysis, restarts)
-    parts, idle = _parts_after(restarts, run)
-    return whole.model_copy(
-        update={
-            "name": place.name,
-            "group": place.group,
-            "ops": place.ops,
-            "parts": parts,
-            "idle": idle,
-            "landed": len(place.ops),
-            "attempts": 1 + len(restarts),
-            "lost_steps": None if whole.lost_steps is None else lost_steps(restarts),
-            "resumed": counts.resumed,
-            "from_scratch": counts.from_scratch,
-        }
+    parts, idle = _summarize_parts(restarts, run)
+    return shared_row.replace(
+        name=place.name,
+        group=place.group,
+        ops=place.ops,
+        parts=parts,
+        idle=idle,
+        landed=len(place.ops),
+        attempts=1 + len(restarts),
+        lost_steps=None if shared_row.lost_steps is None else count_lost_steps(restarts),
+        resumed=counts.resumed,
+        from_scratch=counts.from_scratch,
     )
 
 
-def run_row(number: int, place: FaultPlace, run: FinishedRun) -> RunRow:
+def build_run_row(number: int, place: FaultSite, run: FinishedRun) -> RunRow:
     """Return the row of a judged run."""
-    row, verdict = row_of(run), run.verdict
-    parts, idle = _parts_after(run.analysis.restarts, run)
-    defects: dict[Defect, str] = {}
+    row, verdict = build_suite_row(run), run.verdict
+    parts, idle = _summarize_parts(run.analysis.restarts, run)
+    defects: dict[DefectKey, str] = {}
     for result in verdict.broken:
         for anomaly in result.anomalies:
-            defects.setdefault(_defect(result, anomaly, run.analysis), anomaly.message)
+            defects.setdefault(_build_defect(result, anomaly, run.analysis), anomaly.message)
     return RunRow(
         number=number,
         name=place.name,
@@ -224,14 +226,14 @@ def run_row(number: int, place: FaultPlace, run: FinishedRun) -> RunRow:
         status=verdict.status,
         headline=verdict.headline,
         defects=tuple(defects),
-        faults=faults(run.analysis),
+        faults=describe_faults(run.analysis),
         sentences=tuple(defects.values()),
         guesses=tuple(
             dict.fromkeys(a.guess for r in verdict.broken for a in r.anomalies if a.guess)
         ),
         lines=verdict.lines,
-        within=_within(run),
-        keeps=_keeps(run),
+        within=_resumes_within_epoch(run),
+        keeps=_keeps_saves(run),
         is_hung=verdict.status == "fail" and run.analysis.run.ending.deadline is not None,
         evidence=tuple(
             r.check for r in verdict.results if r.evidence and r.status != "inconclusive"
@@ -239,103 +241,120 @@ def run_row(number: int, place: FaultPlace, run: FinishedRun) -> RunRow:
         undecided=tuple(result.check for result in verdict.undecided),
         parts=parts,
         idle=idle,
-        landed=sum(seen.landed for seen in run.analysis.injections),
+        landed=sum(injection.has_effect for injection in run.analysis.injections),
         attempts=row.attempts or 0,
         lost_steps=row.lost_steps,
         seconds=run.duration_s,
-        loads=_loads(run.history),
+        loads=_find_loading_ranks(run.history),
         resumed=verdict.restarts.resumed,
         from_scratch=verdict.restarts.from_scratch,
         severity=verdict.severity,
         accepted=tuple(note for note in verdict.notes if note.startswith(ACCEPTED)),
         latent=tuple(f"{r.check}: {a.message}" for r in verdict.results for a in r.latent),
-        equal=tuple(one.name for one in verdict.compared if one.status == "equal"),
+        equal=tuple(
+            compared_result.name
+            for compared_result in verdict.compared
+            if compared_result.status == "equal"
+        ),
     )
 
 
-def _within(run: FinishedRun) -> bool | None:
+def _resumes_within_epoch(run: FinishedRun) -> bool | None:
     """Return whether all resumes of a run went on within an epoch, or none; None if neither."""
-    resumed = (r for r in run.analysis.restarts if is_resumed(run.analysis, r))
-    steps = {(restart.attempt.place or START).step > 0 for restart in resumed}
+    resumed_restarts = (r for r in run.analysis.restarts if is_resumed(run.analysis, r))
+    steps = {(restart.attempt.training_place or START).step > 0 for restart in resumed_restarts}
     return steps.pop() if len(steps) == 1 else None
 
 
-def _keeps(run: FinishedRun) -> bool | None:
+def _keeps_saves(run: FinishedRun) -> bool | None:
     """Return whether a later attempt found what the job had saved; None without such an attempt."""
-    files, found = run.analysis.run.files, list[bool]()
+    files, survival_flags = run.analysis.run.files, list[bool]()
     for restart in run.analysis.restarts:
-        began = min((start.number for start in restart.attempt.starts.values()), default=0)
-        if restart.attempt.index in files.seen and any(files.published(before=began)):
-            found.append(any(file.state == "there" for file in files.found(restart.attempt.index)))
-    return any(found) if found else None
+        first_number = min((start.number for start in restart.attempt.starts.values()), default=0)
+        if restart.attempt.index in files.searched_files_by_attempt and any(
+            files.find_confirmed_saves(end_number=first_number)
+        ):
+            survival_flags.append(
+                any(
+                    file.state == "there"
+                    for file in files.list_expected_files(restart.attempt.index)
+                )
+            )
+    return any(survival_flags) if survival_flags else None
 
 
-def _loads(history: History) -> tuple[int, ...]:
-    stepped: dict[AttemptRank, int] = {}
-    for number, step in history.of(StepDone):
-        stepped.setdefault(AttemptRank(step.attempt, step.rank), number)
+def _find_loading_ranks(history: History) -> tuple[int, ...]:
+    first_steps: dict[AttemptRank, int] = {}
+    for number, step in history.select_events(StepDone):
+        first_steps.setdefault(AttemptRank(step.attempt, step.rank), number)
     return tuple(
         sorted(
             {
                 load.rank
-                for number, load in history.of(FileLoaded)
+                for number, load in history.select_events(FileLoaded)
                 if load.error is None
                 and load.saved_attempt is not None
                 and load.saved_attempt < load.attempt
-                and number < stepped.get(AttemptRank(load.attempt, load.rank), len(history))
+                and number < first_steps.get(AttemptRank(load.attempt, load.rank), len(history))
             }
         )
     )
 
 
-def _parts_after(
+def _summarize_parts(
     restarts: Sequence[Restart], run: FinishedRun
 ) -> tuple[dict[str, Standing], tuple[str, ...]]:
     """Return the worst standing of each part, and the parts whose difference changed nothing."""
-    resumed = {r.attempt.index for r in restarts if is_resumed(run.analysis, r)}
-    diagnosis = [resume for resume in run.verdict.diagnosis if resume.attempt in resumed]
-    found: dict[str, Standing] = {}
-    matters: set[str] = set()
+    resumed_attempts = {r.attempt.index for r in restarts if is_resumed(run.analysis, r)}
+    diagnosis = [resume for resume in run.verdict.diagnosis if resume.attempt in resumed_attempts]
+    standings: dict[str, Standing] = {}
+    important_parts: set[str] = set()
     for part in (part for resume in diagnosis for part in resume.parts):
-        before = found.get(part.component, part.standing)
-        found[part.component] = max(before, part.standing, key=_WORSE.index)
+        earlier_standing = standings.get(part.component, part.standing)
+        standings[part.component] = max(earlier_standing, part.standing, key=_WORSE.index)
         if part.matters and part.standing not in ("restored", "not compared"):
-            matters.add(part.component)
-    broken = (name for name, of in found.items() if of not in ("restored", "not compared"))
-    return found, tuple(name for name in broken if name not in matters)
+            important_parts.add(part.component)
+    broken_parts = (
+        name for name, standing in standings.items() if standing not in ("restored", "not compared")
+    )
+    return standings, tuple(name for name in broken_parts if name not in important_parts)
 
 
-def without_names(message: str) -> str:
+def mask_names(message: str) -> str:
     """Return a message without the names that are drawn anew in each run."""
     return _NAMES.sub("X", message)
 
 
-def gist(message: str) -> str:
+def extract_gist(message: str) -> str:
     """Return an anomaly's message without the words that depend on the place."""
-    named = _RANKS.sub("rank N", without_names(_MORE.sub("", message)))
-    return _PLURAL.sub(r"\1", _NUMBER.sub("N", named))
+    masked_message = _RANKS.sub("rank N", mask_names(_MORE.sub("", message)))
+    return _PLURAL.sub(r"\1", _NUMBER.sub("N", masked_message))
 
 
-def _defect(result: CheckResult, anomaly: Anomaly, analysis: RunAnalysis) -> Defect:
-    is_last = result.check == TRAJECTORY
-    words = _where_it_parts(analysis) if is_last else gist(anomaly.message)
-    return Defect(
+def _build_defect(result: CheckResult, anomaly: Anomaly, analysis: RunAnalysis) -> DefectKey:
+    is_trajectory = result.check == TRAJECTORY
+    defect_gist = _describe_divergence(analysis) if is_trajectory else extract_gist(anomaly.message)
+    return DefectKey(
         check=result.check,
-        gist=words,
+        gist=defect_gist,
         severity=anomaly.severity,
-        parts=() if is_last else anomaly.parts,
+        parts=() if is_trajectory else anomaly.parts,
     )
 
 
-def _where_it_parts(analysis: RunAnalysis) -> str:
+def _describe_divergence(analysis: RunAnalysis) -> str:
     """Return the quantity that differs from the baseline, without its numbers."""
-    first = divergence(analysis)
-    resumed = {restart.epoch for restart in analysis.restarts if restart.epoch is not None}
-    if first is None or not resumed:
+    first_divergence = find_divergence(analysis)
+    resumed_epochs = {restart.epoch for restart in analysis.restarts if restart.epoch is not None}
+    if first_divergence is None or not resumed_epochs:
         return "the numbers differ from the baseline's"
-    if first.epoch in resumed:
+    if first_divergence.epoch in resumed_epochs:
         return "the numbers differ from the baseline's from a resumed epoch on"
     # The numbers are others at each place. What one defect has in common is when it shows: at once,
     # or in a later epoch.
-    when = "after a resumed one" if first.epoch > min(resumed) else "before any resumed one"
-    return f"the numbers differ from the baseline's from an epoch {when} on"
+    timing = (
+        "after a resumed one"
+        if first_divergence.epoch > min(resumed_epochs)
+        else "before any resumed one"
+    )
+    return f"the numbers differ from the baseline's from an epoch {timing} on"

@@ -8,11 +8,11 @@ from chaos.audit.finding import Finding
 from chaos.audit.retries import SETTINGS
 from chaos.audit.table import group_rows, kind_rows, part_rows
 from chaos.check.grade import ACCEPTED
-from chaos.check.headline import as_sentence
+from chaos.check.headline import format_sentence
 from chaos.model.verdict import RESULT_WORDS
 from chaos.report.outcome import Tone
-from chaos.report.sections import Line
-from chaos.words import and_more, plural
+from chaos.report.sections import ReportLine
+from chaos.wording import describe_omitted, plural
 
 ON_THE_CARD = "on the card"
 INCONCLUSIVE_SHOWN = 3
@@ -36,119 +36,125 @@ class CauseSection:
         return self.sentence if self.finding is None else self.finding.brief
 
 
-def causes(card: Card) -> Iterator[CauseSection]:
+def list_causes(card: Card) -> Iterator[CauseSection]:
     """Yield all that is wrong, the settings first."""
     retries = card.retries
     if retries.is_finding:
-        yield CauseSection(SETTINGS, as_sentence(retries.sentence), "write", retries.fix)
+        yield CauseSection(SETTINGS, format_sentence(retries.sentence), "write", retries.fix)
     for finding in card.findings:
         command = f"chaos run {card.folder}/{finding.repro}"
-        yield CauseSection(title(finding), finding.headline, "repro", command, finding)
+        yield CauseSection(describe_finding(finding), finding.headline, "repro", command, finding)
 
 
-def title(finding: Finding) -> str:
+def describe_finding(finding: Finding) -> str:
     """Return a finding's title: its check, parts, severity, and extent."""
     defect = finding.defect
-    of = f" ({', '.join(defect.parts)})" if defect.parts else ""
-    return f"{defect.check}{of}, {finding.severity}: {finding.extent}"
+    parts_text = f" ({', '.join(defect.parts)})" if defect.parts else ""
+    return f"{defect.check}{parts_text}, {finding.severity}: {finding.extent}"
 
 
-def since(card: Card) -> Iterator[Line]:
+def describe_changes(card: Card) -> Iterator[ReportLine]:
     """Yield what has become of the last audit, if this one continues it."""
-    found = card.since
-    if found is None:
+    changes = card.since
+    if changes is None:
         return
-    then = f", {len(found.broken)} of them right then" if found.broken else ""
+    right_text = f", {len(changes.broken)} of them right then" if changes.broken else ""
     rows: tuple[tuple[Tone, str, Sequence[str], str], ...] = (
-        ("good", "mended", found.mended, ""),
-        ("bad", "still wrong", found.still, ""),
-        ("bad", "new", found.new, then),
-        ("open", "no answer", found.untold, ", which failed then"),
-        ("calm", "not there", found.gone, ", which failed then"),
+        ("good", "mended", changes.mended, ""),
+        ("bad", "still wrong", changes.still, ""),
+        ("bad", "new", changes.new, right_text),
+        ("open", "no answer", changes.untold, ", which failed then"),
+        ("calm", "not there", changes.gone, ", which failed then"),
     )
-    for tone, label, places, tail in rows:
+    for tone, label, places, ending in rows:
         if places:
-            yield Line(tone, label, f"{plural(len(places), 'place')}{tail}: {_some(places)}")
-    if found.kept:
-        right = plural(found.kept, "place")
+            yield ReportLine(
+                tone, label, f"{plural(len(places), 'place')}{ending}: {_list_places(places)}"
+            )
+    if changes.kept:
+        place_count = plural(changes.kept, "place")
         same = "code, packages, settings and clean run are the same"
-        text = f"{right}, right in {found.folder} and not tried again: {same}"
-        yield Line("calm", "kept", text)
+        text = f"{place_count}, right in {changes.folder} and not tried again: {same}"
+        yield ReportLine("calm", "kept", text)
 
 
-def since_in_words(card: Card) -> str:
+def summarize_changes(card: Card) -> str:
     """Return the same in one sentence; empty if there is nothing to tell."""
-    found = card.since
-    if found is None:
+    changes = card.since
+    if changes is None:
         return ""
-    places = {"mended": found.mended, "still wrong": found.still, "new": found.new}
-    told = [f"{len(names)} {word}" for word, names in places.items() if names]
-    told += [f"{len(found.untold)} without an answer"] if found.untold else []
-    return f"Since the last audit: {', '.join(told)}." if told else ""
+    places = {"mended": changes.mended, "still wrong": changes.still, "new": changes.new}
+    counts = [f"{len(names)} {word}" for word, names in places.items() if names]
+    counts += [f"{len(changes.untold)} without an answer"] if changes.untold else []
+    return f"Since the last audit: {', '.join(counts)}." if counts else ""
 
 
-def _some(places: Sequence[str]) -> str:
-    more = [and_more(len(places) - PLACES_SHOWN, ON_THE_CARD)] if places[PLACES_SHOWN:] else []
-    return "; ".join([*places[:PLACES_SHOWN], *more])
+def _list_places(places: Sequence[str]) -> str:
+    rest_text = (
+        [describe_omitted(len(places) - PLACES_SHOWN, ON_THE_CARD)] if places[PLACES_SHOWN:] else []
+    )
+    return "; ".join([*places[:PLACES_SHOWN], *rest_text])
 
 
-def remarks(card: Card) -> Iterator[Line]:
+def list_remarks(card: Card) -> Iterator[ReportLine]:
     """Yield all else that a short report has: the doubts, the evidence, and its limits."""
     if card.word == "inconclusive":
-        yield from (Line("open", "why", reason) for reason in card.reasons)
+        yield from (ReportLine("open", "why", reason) for reason in card.reasons)
     for run in card.inconclusive[:INCONCLUSIVE_SHOWN]:
-        yield Line("open", "inconclusive", f"{run.group}, {run.name}: {run.headline}")
-    if (more := len(card.inconclusive) - INCONCLUSIVE_SHOWN) > 0:
-        yield Line("open", "inconclusive", and_more(more, ON_THE_CARD))
-    if text := _state(card):
-        yield Line("calm", "state", text)
-    yield Line("calm", "job", card.size)
-    yield from _save(card.save_steps)
+        yield ReportLine("open", "inconclusive", f"{run.group}, {run.name}: {run.headline}")
+    if (extra_count := len(card.inconclusive) - INCONCLUSIVE_SHOWN) > 0:
+        yield ReportLine("open", "inconclusive", describe_omitted(extra_count, ON_THE_CARD))
+    if text := _describe_state(card):
+        yield ReportLine("calm", "state", text)
+    yield ReportLine("calm", "job", card.size)
+    yield from _describe_save(card.save_steps)
     landed, planned = card.landed
     shared = f" in {plural(card.run_count, 'run')}" if card.shared else ""
     words = f"{landed} of {planned} faults landed{shared}; {card.repetition}"
-    yield Line("calm", "rests on", words)
-    yield from (Line("calm", "equal", text) for text in [equal_results(card)] if text)
+    yield ReportLine("calm", "rests on", words)
+    yield from (
+        ReportLine("calm", "equal", text) for text in [describe_equal_results(card)] if text
+    )
     if card.retries.note is not None:
-        yield Line("calm", card.retries.label, card.retries.note)
-    yield from (Line("calm", "replaced", str(row)) for row in card.replaced)
+        yield ReportLine("calm", card.retries.label, card.retries.note)
+    yield from (ReportLine("calm", "replaced", str(row)) for row in card.replaced)
     for note in card.notes:
         is_plain = note.kind == "note" and ACCEPTED not in note.text
-        yield Line("calm" if is_plain else "open", note.kind, note.text)
-    if left := omitted(card):
-        yield Line("calm", "not tried", left)
+        yield ReportLine("calm" if is_plain else "open", note.kind, note.text)
+    if omission := describe_omissions(card):
+        yield ReportLine("calm", "not tried", omission)
 
 
-def equal_results(card: Card) -> str:
+def describe_equal_results(card: Card) -> str:
     """Return which results of the right runs were the baseline's, and in how many."""
-    right = [run for run in card.runs if run.is_right and run.equal]
-    counts = {name: sum(name in run.equal for run in right) for name in RESULT_WORDS}
-    equal = [
-        RESULT_WORDS[name] + (f" ({count} of {len(right)})" if count < len(right) else "")
+    right_runs = [run for run in card.runs if run.is_right and run.equal]
+    counts = {name: sum(name in run.equal for run in right_runs) for name in RESULT_WORDS}
+    equal_texts = [
+        RESULT_WORDS[name] + (f" ({count} of {len(right_runs)})" if count < len(right_runs) else "")
         for name, count in sorted(counts.items(), key=lambda item: -item[1])
         if count
     ]
-    if not equal:
+    if not equal_texts:
         return ""
-    uncompared = [RESULT_WORDS[name] for name, count in counts.items() if not count]
-    tail = f"; not compared: {', '.join(uncompared)}" if uncompared else ""
-    return f"{', '.join(equal)}{tail}"
+    uncompared_results = [RESULT_WORDS[name] for name, count in counts.items() if not count]
+    tail = f"; not compared: {', '.join(uncompared_results)}" if uncompared_results else ""
+    return f"{', '.join(equal_texts)}{tail}"
 
 
-def _save(steps: Sequence[SaveStep]) -> Iterator[Line]:
+def _describe_save(steps: Sequence[SaveStep]) -> Iterator[ReportLine]:
     """Yield the operations of a save, if it has several."""
     if len(steps) > 1:
-        tried = sum(step.tried > 0 for step in steps)
-        words = f"{tried} of its {len(steps)} operations tried: {', '.join(map(str, steps))}"
-        yield Line("bad" if any(step.wrong for step in steps) else "calm", "a save", words)
+        tried_count = sum(step.tried > 0 for step in steps)
+        words = f"{tried_count} of its {len(steps)} operations tried: {', '.join(map(str, steps))}"
+        yield ReportLine("bad" if any(step.wrong for step in steps) else "calm", "a save", words)
 
 
-def untried(card: Card) -> list[str]:
+def find_untried_kinds(card: Card) -> list[str]:
     """Return the kinds of faults that the job has places for, of which none was tried."""
     return [row.kind for row in kind_rows(card) if row.places and not row.tally.total]
 
 
-def omitted(card: Card) -> str | None:
+def describe_omissions(card: Card) -> str | None:
     """Return one line on the places that were not tried, and the reason; None if all were."""
     rows = group_rows(card)
     total = sum(row.places for row in rows)
@@ -157,21 +163,27 @@ def omitted(card: Card) -> str | None:
         "not sampled": sum(row.places - row.chosen for row in rows if row.chosen),
         "not run": sum(row.chosen - row.tried for row in rows),
     }
-    reasons = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
+    reasons = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count)
     return f"{sum(counts.values())} of {plural(total, 'place')}: {reasons}" if reasons else None
 
 
-def _state(card: Card) -> str:
+def _describe_state(card: Card) -> str:
     """Return in words the parts of the state that every resume restored, and the others."""
     rows = part_rows(card)
-    lost = [
+    lost_texts = [
         f"{row.component} {row.standing} ({row.lost} of {row.resumes})" for row in rows if row.lost
     ]
-    idle = [
+    idle_texts = [
         f"{row.component} {row.standing}, no consequence seen ({row.idle} of {row.resumes})"
         for row in rows
         if row.idle and not row.lost
     ]
-    back = [row.component for row in rows if row.restored and not row.lost and not row.idle]
-    parts = [*lost, *idle, *([f"restored: {', '.join(back)}"] if back else [])]
+    restored_parts = [
+        row.component for row in rows if row.restored and not row.lost and not row.idle
+    ]
+    parts = [
+        *lost_texts,
+        *idle_texts,
+        *([f"restored: {', '.join(restored_parts)}"] if restored_parts else []),
+    ]
     return "; ".join(parts)

@@ -6,8 +6,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from chaos.audit.card import Card
-from chaos.audit.group import GROUPS, Group, Kind, kind_of, kinds_of
 from chaos.audit.run_row import RunRow
+from chaos.audit.site_category import (
+    SITE_CATEGORIES,
+    FaultKind,
+    SiteCategory,
+    find_kind,
+    list_kinds,
+)
 from chaos.check.judge import CHECKS
 from chaos.model.diagnosis import Standing
 
@@ -44,10 +50,10 @@ class RunTally:
 
 
 @dataclass(frozen=True)
-class Cell:
+class CoverageCell:
     """The places of one group in one epoch, or in a few epochs if there are many."""
 
-    group: Group
+    group: SiteCategory
     epochs: str
     column: int
     places: int
@@ -61,7 +67,7 @@ class Cell:
 class GroupRow:
     """The results of one group, and its recomputed steps; None: no step was seen."""
 
-    group: Group
+    group: SiteCategory
     tally: RunTally
     resumed: int
     resumed_right: int
@@ -77,7 +83,7 @@ class GroupRow:
 class KindRow:
     """The results of one kind of fault."""
 
-    kind: Kind
+    kind: FaultKind
     tally: RunTally
     tried: int
     places: int
@@ -90,7 +96,7 @@ class CheckTally:
     check: str
     #: the runs in which it had evidence
     with_evidence: int
-    nothing_due: int
+    without_evidence: int
     broken: int
     inconclusive: int
 
@@ -119,28 +125,33 @@ def part_rows(card: Card) -> tuple[PartTally, ...]:
     for run in card.runs:
         for component, standing in run.parts.items():
             standings.setdefault(component, []).append((standing, component in run.idle))
-    return tuple(_part_row(component, found) for component, found in standings.items())
-
-
-def _part_row(component: str, found: Sequence[tuple[Standing, bool]]) -> PartTally:
-    apart = [row for row in found if row[0] not in ("restored", "not compared")]
-    lost = [standing for standing, is_idle in apart if not is_idle]
-    shown = lost or [standing for standing, _ in apart]
-    restored = sum(standing == "restored" for standing, _ in found)
-    usual: Standing = "restored" if restored else "not compared"
-    return PartTally(
-        component=component,
-        restored=restored,
-        lost=len(lost),
-        not_compared=len(found) - restored - len(apart),
-        standing=Counter(shown).most_common(1)[0][0] if shown else usual,
-        idle=len(apart) - len(lost),
+    return tuple(
+        _build_part_row(component, part_standings)
+        for component, part_standings in standings.items()
     )
 
 
-def columns(epochs: int) -> tuple[str, ...]:
+def _build_part_row(component: str, part_standings: Sequence[tuple[Standing, bool]]) -> PartTally:
+    unrestored = [row for row in part_standings if row[0] not in ("restored", "not compared")]
+    lost_standings = [standing for standing, is_idle in unrestored if not is_idle]
+    counted_standings = lost_standings or [standing for standing, _ in unrestored]
+    restored_count = sum(standing == "restored" for standing, _ in part_standings)
+    default_standing: Standing = "restored" if restored_count else "not compared"
+    return PartTally(
+        component=component,
+        restored=restored_count,
+        lost=len(lost_standings),
+        not_compared=len(part_standings) - restored_count - len(unrestored),
+        standing=Counter(counted_standings).most_common(1)[0][0]
+        if counted_standings
+        else default_standing,
+        idle=len(unrestored) - len(lost_standings),
+    )
+
+
+def label_columns(epochs: int) -> tuple[str, ...]:
     """Return the heat map's columns: each epoch, or ranges of as many as fit."""
-    width = _width(epochs)
+    width = _choose_width(epochs)
     labels = []
     for first in range(0, epochs, width):
         last = min(first + width, epochs) - 1
@@ -148,33 +159,33 @@ def columns(epochs: int) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def by_column(by_epoch: Mapping[int, int], epochs: int) -> tuple[int, ...]:
+def count_places_by_column(by_epoch: Mapping[int, int], epochs: int) -> tuple[int, ...]:
     """Count places by column."""
-    counts, width = [0] * len(columns(epochs)), _width(epochs)
+    counts, width = [0] * len(label_columns(epochs)), _choose_width(epochs)
     for epoch, places in by_epoch.items():
         counts[epoch // width] += places
     return tuple(counts)
 
 
-def cells(card: Card) -> tuple[Cell, ...]:
+def build_cells(card: Card) -> tuple[CoverageCell, ...]:
     """Return the cells of the heat map in which the job has places."""
-    width = _width_of(card)
-    found: dict[tuple[Group, int], list[RunRow]] = {}
+    width = _find_column_width(card)
+    runs_by_cell: dict[tuple[SiteCategory, int], list[RunRow]] = {}
     for run in card.runs:
-        found.setdefault((run.group, run.place.epoch // width), []).append(run)
+        runs_by_cell.setdefault((run.group, run.place.epoch // width), []).append(run)
     return tuple(
-        Cell(
+        CoverageCell(
             group=row.group,
             epochs=card.columns[column],
             column=column,
             places=places,
-            tally=tally(runs),
-            lost_max=max(lost_steps(runs), default=None),
+            tally=count_results(runs),
+            lost_max=max(collect_lost_steps(runs), default=None),
             wrong=next((run for run in runs if run.is_wrong), None),
         )
         for row in card.covered
         for column, places in enumerate(row.by_column)
-        if (runs := found.get((row.group, column), [])) or places
+        if (runs := runs_by_cell.get((row.group, column), [])) or places
     )
 
 
@@ -183,17 +194,19 @@ def wrong_rows(card: Card) -> tuple[RunRow, ...]:
 
     Of very many, the first of each cell of the heat map.
     """
-    wrong = card.wrong
-    if len(wrong) > WRONG_MAX:
-        wrong = tuple(cell.wrong for cell in cells(card) if cell.wrong is not None)
-    return tuple(sorted(wrong, key=lambda run: (GROUPS.index(run.group), run.place.order)))
+    wrong_runs = card.wrong
+    if len(wrong_runs) > WRONG_MAX:
+        wrong_runs = tuple(cell.wrong for cell in build_cells(card) if cell.wrong is not None)
+    return tuple(
+        sorted(wrong_runs, key=lambda run: (SITE_CATEGORIES.index(run.group), run.place.order))
+    )
 
 
-def tally(runs: Sequence[RunRow]) -> RunTally:
+def count_results(runs: Sequence[RunRow]) -> RunTally:
     """Count runs by the job's result."""
     return RunTally(
-        right=sum(run.is_right and not run.is_anew for run in runs),
-        from_scratch=sum(run.is_anew for run in runs),
+        right=sum(run.is_right and not run.is_from_scratch for run in runs),
+        from_scratch=sum(run.is_from_scratch for run in runs),
         wrong=sum(run.is_wrong for run in runs),
         inconclusive=sum(run.status == "inconclusive" for run in runs),
     )
@@ -202,10 +215,10 @@ def tally(runs: Sequence[RunRow]) -> RunTally:
 def kind_rows(card: Card) -> tuple[KindRow, ...]:
     """Return one row per kind of fault, also of those that were not tried."""
     rows, facts = [], card.job.facts
-    for kind in kinds_of(facts):
-        runs = [run for run in card.runs if kind_of(run.group, facts) == kind]
-        places = sum(row.places for row in card.covered if kind_of(row.group, facts) == kind)
-        rows.append(KindRow(kind, tally(runs), sum(run.is_tried for run in runs), places))
+    for kind in list_kinds(facts):
+        runs = [run for run in card.runs if find_kind(run.group, facts) == kind]
+        places = sum(row.places for row in card.covered if find_kind(row.group, facts) == kind)
+        rows.append(KindRow(kind, count_results(runs), sum(run.is_tried for run in runs), places))
     return tuple(rows)
 
 
@@ -214,35 +227,35 @@ def group_rows(card: Card) -> tuple[GroupRow, ...]:
     rows = []
     for covered in card.covered:
         runs = [run for run in card.runs if run.group == covered.group]
-        lost = lost_steps(runs)
+        lost_counts = collect_lost_steps(runs)
         rows.append(
             GroupRow(
                 group=covered.group,
-                tally=tally(runs),
+                tally=count_results(runs),
                 resumed=sum(run.resumed for run in runs),
                 resumed_right=sum(run.resumed for run in runs if run.is_right),
                 tried=covered.tried,
                 chosen=covered.chosen,
                 places=covered.places,
-                lost_max=max(lost, default=None),
-                lost_mean=sum(lost) / len(lost) if lost else None,
+                lost_max=max(lost_counts, default=None),
+                lost_mean=sum(lost_counts) / len(lost_counts) if lost_counts else None,
                 why_none=covered.why_none,
             )
         )
     return tuple(rows)
 
 
-def lost_steps(runs: Sequence[RunRow]) -> list[int]:
+def collect_lost_steps(runs: Sequence[RunRow]) -> list[int]:
     """Return the recomputed steps of each run in which steps are seen."""
     return [run.lost_steps for run in runs if run.lost_steps is not None]
 
 
-def check_rows(card: Card) -> tuple[CheckTally, ...]:
+def build_check_rows(card: Card) -> tuple[CheckTally, ...]:
     """Return one row per check, in the order in which they judge; those of other packages last."""
     runs, rows = card.runs, []
-    judged = {name for run in runs for name in (*run.evidence, *run.undecided)}
-    judged |= {defect.check for run in runs for defect in run.defects}
-    for name in dict.fromkeys([*(check.NAME for check in CHECKS), *sorted(judged)]):
+    check_names = {name for run in runs for name in (*run.evidence, *run.undecided)}
+    check_names |= {defect.check for run in runs for defect in run.defects}
+    for name in dict.fromkeys([*(check.NAME for check in CHECKS), *sorted(check_names)]):
         with_evidence = sum(name in run.evidence for run in runs)
         inconclusive = sum(name in run.undecided for run in runs)
         broken = sum(any(defect.check == name for defect in run.defects) for run in runs)
@@ -251,11 +264,11 @@ def check_rows(card: Card) -> tuple[CheckTally, ...]:
     return tuple(rows)
 
 
-def _width(epochs: int) -> int:
+def _choose_width(epochs: int) -> int:
     return max(1, -(-epochs // COLUMNS_MAX))
 
 
-def _width_of(card: Card) -> int:
+def _find_column_width(card: Card) -> int:
     """Return the number of epochs of a column; only the last column may have fewer."""
     first, _, last = card.columns[0].partition("-")
     return 1 + int(last or first) - int(first)

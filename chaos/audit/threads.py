@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Self
 
 from chaos.model.plan import Plan
-from chaos.words import plural
+from chaos.wording import plural
 
 # OpenMP reads it, and so do MKL, OpenBLAS and torch where their own variables are unset.
 THREADS_ENV = "OMP_NUM_THREADS"
 
 
 @dataclass(frozen=True)
-class Threads:
+class ThreadLimit:
     """The number of threads of each process, the same in all runs of an audit.
 
     Results depend on it: a sum over another number of threads is rounded in another way.
@@ -27,7 +27,7 @@ class Threads:
     count: str
     cores: int
     #: the user set the variable
-    is_given: bool
+    is_user_set: bool
 
     @classmethod
     def choose(cls, plan: Plan, env: Mapping[str, str], *, cores: int, lanes: int) -> Self | None:
@@ -38,20 +38,20 @@ class Threads:
         job = plan.job
         if not _leaves_threads(plan):
             return None
-        given = {**env, **job.env}.get(THREADS_ENV)
-        if given is not None:
-            return cls(given, cores, is_given=True)
+        user_value = {**env, **job.env}.get(THREADS_ENV)
+        if user_value is not None:
+            return cls(user_value, cores, is_user_set=True)
         count = max(1, cores // (lanes * job.workers))
-        return None if count >= cores else cls(str(count), cores, is_given=False)
+        return None if count >= cores else cls(str(count), cores, is_user_set=False)
 
-    def set_in(self, plan: Plan) -> Plan:
+    def apply_threads(self, plan: Plan) -> Plan:
         """Return the plan with this number, which the scenario of a finding then has as well."""
-        job = plan.job.model_copy(update={"env": {**plan.job.env, THREADS_ENV: self.count}})
-        return plan.model_copy(update={"job": job})
+        job = plan.job.replace(env={**plan.job.env, THREADS_ENV: self.count})
+        return plan.replace(job=job)
 
     def describe(self, *, lanes: int, workers: int) -> str:
         """Return in words how many threads each process has, and why."""
-        if self.is_given:
+        if self.is_user_set:
             return f"{THREADS_ENV} is {self.count} in every run, as you set it"
         runs = plural(lanes, "lane") + (f" of {workers} ranks" if workers > 1 else "")
         count = plural(int(self.count), "thread")

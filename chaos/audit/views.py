@@ -3,13 +3,13 @@
 from contextlib import ExitStack
 from pathlib import Path
 
-from chaos.audit.baseline_runs import Clean
+from chaos.audit.baseline_runs import CleanResult
 from chaos.errors import NoViewError
 from chaos.model.event import FileRenamed, WroteOutside
-from chaos.model.objects import is_object
-from chaos.model.paths import is_below
-from chaos.probe.written import Confines, is_spared
-from chaos.processes.view import HeldView, Sights
+from chaos.model.objects import is_store_object
+from chaos.model.paths import is_in_folder
+from chaos.probe.write_ledger import WriteLimits, is_spared
+from chaos.processes.view import HeldView, ViewFolders
 from chaos.run.machine import free_bytes
 from chaos.run.ports import Backend, ScriptBackend
 
@@ -17,8 +17,8 @@ from chaos.run.ports import Backend, ScriptBackend
 PART = 0.25
 
 
-def lanes_apart(
-    stack: ExitStack, backend: ScriptBackend, clean: Clean, folder: Path, count: int
+def open_view_lanes(
+    stack: ExitStack, backend: ScriptBackend, clean: CleanResult, folder: Path, count: int
 ) -> list[Backend]:
     """Return backends for so many lanes, none of which sees the files of another.
 
@@ -26,16 +26,22 @@ def lanes_apart(
     """
     if clean.plan.backend != "fork":
         raise NoViewError("its processes are started anew, and only forks of ours enter one")
-    made = Confines(folder).made()
-    wrote = [event.path for _, event in clean.baseline.of(WroteOutside)]
-    if any(map(is_object, (*made, *wrote))):
+    created_paths = WriteLimits(folder).list_created()
+    written_paths = [event.path for _, event in clean.baseline.select_events(WroteOutside)]
+    if any(map(is_store_object, (*created_paths, *written_paths))):
         raise NoViewError("it saves to a bucket, of which there are no views")
-    outside = {path for path in (*made, *wrote) if not is_below(path, str(folder))}
-    paths = [path for path in outside if not is_spared(path)]
+    outside_paths = {
+        path for path in (*created_paths, *written_paths) if not is_in_folder(path, str(folder))
+    }
+    paths = [path for path in outside_paths if not is_spared(path)]
     room = int(PART * free_bytes() / count)
-    sights = Sights.of(paths, made=set(made), kept=[str(folder)], room=room)
-    for _, moved in clean.baseline.of(FileRenamed):
-        if sights.cover(moved.path) != sights.cover(moved.to):
-            raise NoViewError(f"it renames {moved.path} to {moved.to}, which takes one file system")
+    sights = ViewFolders.from_paths(
+        paths, created_paths=set(created_paths), untouched_paths=[str(folder)], max_bytes=room
+    )
+    for _, rename in clean.baseline.select_events(FileRenamed):
+        if sights.covers(rename.path) != sights.covers(rename.to):
+            raise NoViewError(
+                f"it renames {rename.path} to {rename.to}, which takes one file system"
+            )
     views = [stack.enter_context(HeldView(sights)) for _ in range(count)]
-    return [stack.enter_context(backend.beside(view)) for view in views]
+    return [stack.enter_context(backend.open_parallel(view)) for view in views]

@@ -6,28 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chaos.check.analysis import RunAnalysis, RunTables
-from chaos.check.divergence import divergence_place
-from chaos.check.file_contents import EntryPair, WrittenFile, contents_of
-from chaos.check.files import outside_storage
-from chaos.check.result import conclude, inconclusive, nothing_due, own_check
-from chaos.check.values import is_below
+from chaos.check.divergence import find_divergence_place
+from chaos.check.file_contents import EntryPair, WrittenFile, build_file_contents
+from chaos.check.files import find_outside_files
+from chaos.check.result import builtin_check, conclude, inconclusive, not_applicable
+from chaos.check.values import matches_name
 from chaos.model.event import FileSaved, FileTouched, SavedPart
-from chaos.model.places import FloatPlace
+from chaos.model.places import OpenEndedPlace
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.words import plural
+from chaos.wording import plural
 
 ARTIFACTS = "artifacts"
 
 
-_CHOSEN = re.compile(r"best|top|highest|lowest|champion", re.IGNORECASE)
-_CLOCKS = re.compile(
+_BEST_NAMES = re.compile(r"best|top|highest|lowest|champion", re.IGNORECASE)
+_CLOCK_NAMES = re.compile(
     r"time|elapsed|duration|second|minute|hour|stamp|throughput|per_s|speed|uptime|_m?s$",
     re.IGNORECASE,
 )
 
 
-@own_check(
+@builtin_check(
     ARTIFACTS,
     asks="Is what the job leaves, file by file and entry by entry, what it would have left?",
 )
@@ -46,225 +46,280 @@ def check_artifacts(analysis: RunAnalysis) -> CheckResult:
     a right job, which may record that it was resumed and count its starts. They are noted only.
     """
     if not analysis.plan.ops:
-        return nothing_due(ARTIFACTS, "no fault was planned, so there is nothing to compare")
+        return not_applicable(ARTIFACTS, "no fault was planned, so there is nothing to compare")
     if analysis.reference is None:
-        return inconclusive(ARTIFACTS, f"{analysis.no_reference} to compare with")
+        return inconclusive(ARTIFACTS, f"{analysis.no_baseline_reason} to compare with")
     if not analysis.allowance.is_exact:
-        return nothing_due(ARTIFACTS, "what the job saves need not be equal to the last bit")
-    return _judged(_Beside.of(analysis, analysis.reference))
+        return not_applicable(ARTIFACTS, "what the job saves need not be equal to the last bit")
+    return _judge_artifacts(_ArtifactComparison.compare_analysis(analysis, analysis.reference))
 
 
-def notes(analysis: RunAnalysis) -> tuple[str, ...]:
+def describe_harmless_differences(analysis: RunAnalysis) -> tuple[str, ...]:
     """Return notes on the job's files that are no findings, one sentence per file."""
-    outside = list(outside_storage(analysis.run.files))
-    more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
-    lies = [
-        f"a restart went on from {path}{more}, outside the run's storage: on a cluster it "
+    outside_paths = list(find_outside_files(analysis.run.files))
+    more_text = f" and {len(outside_paths) - 1} more" if len(outside_paths) > 1 else ""
+    outside_notes = [
+        f"a restart went on from {path}{more_text}, outside the run's storage: on a cluster it "
         "must lie on a disk that all nodes share, for a lost node takes its own along"
-        for path in outside[:1]
+        for path in outside_paths[:1]
     ]
-    is_due = analysis.plan.ops and analysis.allowance.is_exact and not analysis.is_by_steps
-    if analysis.reference is None or not is_due:
-        return tuple(lies)
-    harmless = [
-        p for p in _Beside.of(analysis, analysis.reference).differing if _severity(p) is None
+    is_compared = analysis.plan.ops and analysis.allowance.is_exact and not analysis.is_step_aligned
+    if analysis.reference is None or not is_compared:
+        return tuple(outside_notes)
+    harmless_pairs = [
+        p
+        for p in _ArtifactComparison.compare_analysis(analysis, analysis.reference).differing_pairs
+        if _find_severity(p) is None
     ]
-    differ = (
-        f"{_differ(name, pairs)} from the baseline's after the fault, which a right job may do"
-        for name, pairs in _by_file(harmless).items()
+    difference_notes = (
+        f"{_describe_entries(name, pairs)} from the baseline's after the fault, which a right "
+        f"job may do"
+        for name, pairs in _group_pairs(harmless_pairs).items()
     )
-    return (*lies, *differ)
+    return (*outside_notes, *difference_notes)
 
 
 @dataclass(frozen=True)
-class _Beside:
+class _ArtifactComparison:
     """The pairs that were compared, and the files that are missing."""
 
     analysis: RunAnalysis
     pairs: Sequence[EntryPair]
-    missing: Sequence[WrittenFile]
-    was_seen: bool
+    missing_files: Sequence[WrittenFile]
+    has_evidence: bool
 
     @classmethod
-    def of(cls, analysis: RunAnalysis, reference: RunTables) -> "_Beside":
+    def compare_analysis(cls, analysis: RunAnalysis, reference: RunTables) -> "_ArtifactComparison":
         """Compare what was written up to where the run leaves its baseline."""
-        contents, parted = contents_of(analysis), _parted(analysis)
+        contents, divergence = build_file_contents(analysis), _find_divergence(analysis)
         pairs = [
             pair
-            for pair in contents.pairs()
-            if pair.mine.number < contents.until and not _explains(parted, pair.mine)
+            for pair in contents.find_pairs()
+            if pair.run_file.number < contents.repeat_start
+            and not _can_explain(divergence, pair.run_file)
         ]
-        missing: list[WrittenFile] = []
+        missing_files: list[WrittenFile] = []
         # Of the last version of a file, and of one that is missing, no place says whether it comes
         # before the runs part. So the whole run must be the baseline's.
-        if parted is None and contents.until == math.inf and _ran_alike(analysis.run, reference):
+        if (
+            divergence is None
+            and contents.repeat_start == math.inf
+            and _has_equal_epochs(analysis.run, reference)
+        ):
             pairs += (
                 pair
-                for pair in contents.last()
+                for pair in contents.find_final_pairs()
                 # A job that opens its table of epochs for writing at every start keeps the lines of
                 # its last attempt alone; only the last version shows that. And a file that keeps
                 # the best is written where the best was, at no place that a baseline shares.
-                if pair.mine.is_table or _CHOSEN.search(pair.mine.name)
+                if pair.run_file.is_table or _BEST_NAMES.search(pair.run_file.name)
             )
-            left = ((kept, kept.what.parts) for kept in contents.missing())
-            missing += (kept for kept, parts in left if any(p.kind == "numbers" for p in parts))
-        was_seen = bool(pairs) or parted is not None or not _lacks_saves(analysis, reference)
-        return cls(analysis, pairs, missing, was_seen)
+            missing_parts = (
+                (missing_file, missing_file.event.parts)
+                for missing_file in contents.find_missing_files()
+            )
+            missing_files += (
+                missing_file
+                for missing_file, parts in missing_parts
+                if any(p.kind == "numbers" for p in parts)
+            )
+        has_evidence = (
+            bool(pairs) or divergence is not None or not _lacks_saves(analysis, reference)
+        )
+        return cls(analysis, pairs, missing_files, has_evidence)
 
     @property
-    def differing(self) -> list[EntryPair]:
+    def differing_pairs(self) -> list[EntryPair]:
         """The pairs that differ, apart from those to be ignored."""
-        ignored = self.analysis.plan.expect.ignore_metrics
-        return [p for p in self.pairs if p.differ and not is_below(p.ours.name, ignored)]
+        ignored_names = self.analysis.plan.expect.ignore_metrics
+        return [
+            p
+            for p in self.pairs
+            if p.is_different and not matches_name(p.run_part.name, ignored_names)
+        ]
 
 
-def _judged(beside: _Beside) -> CheckResult:
-    blamed = [pair for pair in beside.differing if _severity(pair) is not None]
-    anomalies = [_anomaly(pairs) for pairs in _by_file(blamed).values()]
+def _judge_artifacts(comparison: _ArtifactComparison) -> CheckResult:
+    wrong_pairs = [pair for pair in comparison.differing_pairs if _find_severity(pair) is not None]
+    anomalies = [_build_anomaly(pairs) for pairs in _group_pairs(wrong_pairs).values()]
     anomalies += [
         Anomaly(
-            message=f"{kept.name} was never written; the baseline's rank {kept.what.rank} leaves "
-            f"one at {_where(kept)}",
-            events=(len(beside.analysis.history) - 1,),
+            message=f"{missing_file.name} was never written; the baseline's rank "
+            f"{missing_file.event.rank} leaves "
+            f"one at {_describe_place(missing_file)}",
+            events=(len(comparison.analysis.history) - 1,),
         )
-        for kept in beside.missing
+        for missing_file in comparison.missing_files
     ]
-    if not beside.was_seen:
+    if not comparison.has_evidence:
         return inconclusive(ARTIFACTS, "nothing was seen of what the job saved")
-    if not beside.pairs and not anomalies:
-        return nothing_due(ARTIFACTS, "nothing was saved after the fault that can be compared")
-    others = len(beside.differing) - len(blamed)
-    but = f"; {plural(others, 'entry', 'entries')} differ as a right job's may" if others else ""
+    if not comparison.pairs and not anomalies:
+        return not_applicable(ARTIFACTS, "nothing was saved after the fault that can be compared")
+    harmless_count = len(comparison.differing_pairs) - len(wrong_pairs)
+    harmless_text = (
+        f"; {plural(harmless_count, 'entry', 'entries')} differ as a right job's may"
+        if harmless_count
+        else ""
+    )
     return conclude(
         ARTIFACTS,
         anomalies=sorted(anomalies, key=lambda a: a.severity == "cosmetic"),
-        evidence=len(beside.pairs),
-        summary=f"{plural(len(beside.pairs), 'entry', 'entries')} of what was saved after the "
-        f"fault, each as in the baseline{but}",
+        evidence=len(comparison.pairs),
+        summary=f"{plural(len(comparison.pairs), 'entry', 'entries')} of what was saved after the "
+        f"fault, each as in the baseline{harmless_text}",
         measures={
-            "entries_compared": len(beside.pairs),
-            "entries_differing": len(beside.differing),
+            "entries_compared": len(comparison.pairs),
+            "entries_differing": len(comparison.differing_pairs),
         },
     )
 
 
-def _parted(analysis: RunAnalysis) -> FloatPlace | None:
+def _find_divergence(analysis: RunAnalysis) -> OpenEndedPlace | None:
     """Return the place where the run first leaves its baseline, even by rounding alone."""
-    losses: list[FloatPlace] = [
-        FloatPlace(step.epoch, step.step)
-        for aligned in analysis.aligned
-        if not aligned.has_equal_losses
-        for step, due in aligned.pairs()
-        if due is None or step.losses != due.losses
+    differing_losses: list[OpenEndedPlace] = [
+        OpenEndedPlace(step.epoch, step.step)
+        for group in analysis.aligned_steps
+        if not group.has_equal_losses
+        for step, baseline_step in group.pairs()
+        if baseline_step is None or step.losses != baseline_step.losses
     ]
-    where = divergence_place(analysis)
-    return min([*losses, *([where] if where is not None else [])], default=None)
+    other_divergence = find_divergence_place(analysis)
+    return min(
+        [*differing_losses, *([other_divergence] if other_divergence is not None else [])],
+        default=None,
+    )
 
 
-def _explains(parted: FloatPlace | None, kept: WrittenFile) -> bool:
+def _can_explain(divergence: OpenEndedPlace | None, written_file: WrittenFile) -> bool:
     """Return whether a file was written so late that the divergence explains a difference.
 
     A loss that differs at a step follows from a model that differed after the step before.
     """
-    epoch, step = kept.place
-    return parted is not None and (epoch, step + 1) >= parted
+    epoch, step = written_file.training_place
+    return divergence is not None and (epoch, step + 1) >= divergence
 
 
-def _ran_alike(run: RunTables, reference: RunTables) -> bool:
-    mine, due = ([c.epoch for c in tables.lineage.commits] for tables in (run, reference))
-    return run.ending.is_finished and mine == due
+def _has_equal_epochs(run: RunTables, reference: RunTables) -> bool:
+    run_epochs, baseline_epochs = (
+        [c.epoch for c in tables.lineage.commits] for tables in (run, reference)
+    )
+    return run.ending.is_finished and run_epochs == baseline_epochs
 
 
 def _lacks_saves(analysis: RunAnalysis, reference: RunTables) -> bool:
     """Return whether the baseline saved where a restart trained, and no save was seen there."""
-    saves = analysis.history.of(FileSaved)
-    if analysis.resized or any(number >= analysis.began and saved.parts for number, saved in saves):
+    saves = analysis.history.select_events(FileSaved)
+    if analysis.resized_attempts or any(
+        number >= analysis.fault_start and saved.parts for number, saved in saves
+    ):
         return False
-    since = [r.attempt.place for r in analysis.restarts if r.attempt.steps and r.attempt.place]
-    # A file that is there already, by a name that stands for its content, is not written again.
-    kept = _left_before(analysis)
-    due = [
-        (saved.epoch, saved.step)
-        for _, saved in reference.history.of(FileSaved)
-        if saved.parts and saved.digest not in kept
+    restart_places = [
+        r.attempt.training_place
+        for r in analysis.restarts
+        if r.attempt.steps and r.attempt.training_place
     ]
-    return analysis.run.ending.is_finished and any(place > at for place in due for at in since)
+    # A file that is there already, by a name that stands for its content, is not written again.
+    present_digests = _find_present_digests(analysis)
+    save_places = [
+        (saved.epoch, saved.step)
+        for _, saved in reference.history.select_events(FileSaved)
+        if saved.parts and saved.digest not in present_digests
+    ]
+    return analysis.run.ending.is_finished and any(
+        save_place > restart_place for save_place in save_places for restart_place in restart_places
+    )
 
 
-def _left_before(analysis: RunAnalysis) -> set[str]:
+def _find_present_digests(analysis: RunAnalysis) -> set[str]:
     """Return the contents of files that were written whole, and were not seen to be removed."""
-    removed = {e.path for _, e in analysis.history.of(FileTouched) if e.how == "removing"}
-    saves = (save for save in analysis.run.files.saves if save.name not in removed)
+    removed_paths = {
+        e.path for _, e in analysis.history.select_events(FileTouched) if e.operation == "removing"
+    }
+    saves = (save for save in analysis.run.files.saves if save.final_path not in removed_paths)
     return {save.digest for save in saves if save.digest is not None}
 
 
-def _severity(pair: EntryPair) -> Severity | None:
+def _find_severity(pair: EntryPair) -> Severity | None:
     """Return the severity of a difference; None where a right job may show it."""
-    ours, due = pair.ours, pair.theirs
-    if (ours.kind, due.kind) != ("numbers", "numbers"):
+    run_part, baseline_part = pair.run_part, pair.baseline_part
+    if (run_part.kind, baseline_part.kind) != ("numbers", "numbers"):
         return None
     # A number that never moves is a setting, and one that is named after a clock may differ in any
     # right job.
-    if due.size == 0 or not pair.moves or _CLOCKS.search(due.name.rpartition(".")[2]):
+    if (
+        baseline_part.size == 0
+        or not pair.is_changing
+        or _CLOCK_NAMES.search(baseline_part.name.rpartition(".")[2])
+    ):
         return None
-    if not pair.grows:
+    if not pair.is_growing:
         return "wrong result"
     # A table with lines of both attempts is what a right job leaves that writes an epoch again
     # after a restart.
-    return None if ours.count > due.count else "cosmetic"
+    return None if run_part.count > baseline_part.count else "cosmetic"
 
 
-def _by_file(pairs: Sequence[EntryPair]) -> Mapping[str, list[EntryPair]]:
-    found: dict[str, list[EntryPair]] = {}
+def _group_pairs(pairs: Sequence[EntryPair]) -> Mapping[str, list[EntryPair]]:
+    pairs_by_file: dict[str, list[EntryPair]] = {}
     for pair in pairs:
-        found.setdefault(pair.due.file[1], []).append(pair)
-    return found
+        pairs_by_file.setdefault(pair.baseline_file.file[1], []).append(pair)
+    return pairs_by_file
 
 
-def _anomaly(pairs: Sequence[EntryPair]) -> Anomaly:
+def _build_anomaly(pairs: Sequence[EntryPair]) -> Anomaly:
     """Return the anomaly of one file: its first entry that differs, worst first."""
-    worst = [pair for pair in pairs if _severity(pair) == "wrong result"] or list(pairs)
-    first = min(worst, key=lambda pair: (pair.is_last, pair.mine.place))
-    severity = _severity(first)
+    worst_pairs = [pair for pair in pairs if _find_severity(pair) == "wrong result"] or list(pairs)
+    first_pair = min(worst_pairs, key=lambda pair: (pair.is_last, pair.run_file.training_place))
+    severity = _find_severity(first_pair)
     assert severity is not None
-    mine, name = first.mine, first.theirs.name
-    others = sorted({pair.theirs.name for pair in pairs} - {name})
-    more = f", and so do {', '.join(f'`{other}`' for other in others)}" if others else ""
-    what = f"`{name}` in {mine.name}" if name else mine.name
-    text = f"from {_where(mine)} on {what} differs"
-    if first.is_last and first.mine.is_table:
-        text = f"{what}, as it was left at the end, differs"
-    elif first.is_last:
-        text = f"{what} was written last at {_where(mine)}, in the baseline at {_where(first.due)}"
-    text += f" (rank {mine.file[0]}): {_difference(first)}{more}"
+    run_file, entry_name = first_pair.run_file, first_pair.baseline_part.name
+    other_names = sorted({pair.baseline_part.name for pair in pairs} - {entry_name})
+    more_text = (
+        f", and so do {', '.join(f'`{other_name}`' for other_name in other_names)}"
+        if other_names
+        else ""
+    )
+    entry_text = f"`{entry_name}` in {run_file.name}" if entry_name else run_file.name
+    text = f"from {_describe_place(run_file)} on {entry_text} differs"
+    if first_pair.is_last and first_pair.run_file.is_table:
+        text = f"{entry_text}, as it was left at the end, differs"
+    elif first_pair.is_last:
+        text = (
+            f"{entry_text} was written last at {_describe_place(run_file)}, in the baseline "
+            f"at {_describe_place(first_pair.baseline_file)}"
+        )
+    text += f" (rank {run_file.file[0]}): {_describe_difference(first_pair)}{more_text}"
     return Anomaly(
         message=f"{text}; every loss and metric before it is the baseline's",
-        events=(mine.number,),
+        events=(run_file.number,),
         severity=severity,
     )
 
 
-def _difference(pair: EntryPair) -> str:
-    ours, due = pair.ours, pair.theirs
-    if pair.grows and ours.count != due.count:
-        return f"{ours.count} entries instead of {due.count}"
-    if ours.size == due.size and ours.first != due.first:
-        return f"its names begin with `{ours.first}` instead of `{due.first}`"
-    if ours.size == due.size:
+def _describe_difference(pair: EntryPair) -> str:
+    run_part, baseline_part = pair.run_part, pair.baseline_part
+    if pair.is_growing and run_part.count != baseline_part.count:
+        return f"{run_part.count} entries instead of {baseline_part.count}"
+    if run_part.size == baseline_part.size and run_part.first != baseline_part.first:
+        return f"its names begin with `{run_part.first}` instead of `{baseline_part.first}`"
+    if run_part.size == baseline_part.size:
         return "it is not the same to the last bit"
-    return f"{_size(ours)} instead of {_size(due)}"
+    return f"{_describe_size(run_part)} instead of {_describe_size(baseline_part)}"
 
 
-def _size(part: SavedPart) -> str:
+def _describe_size(part: SavedPart) -> str:
     return f"{part.size:.4g}" if isinstance(part.size, int | float) else str(part.size)
 
 
-def _differ(name: str, pairs: Sequence[EntryPair]) -> str:
-    names = sorted({f"`{p.theirs.name}`" if p.theirs.name else "the content" for p in pairs})
-    named = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004
-    return f"{named} in {name} {'differ' if len(names) > 1 else 'differs'}"
+def _describe_entries(file_name: str, pairs: Sequence[EntryPair]) -> str:
+    entry_names = sorted(
+        {f"`{p.baseline_part.name}`" if p.baseline_part.name else "the content" for p in pairs}
+    )
+    more_text = f" and {len(entry_names) - 5} more" if len(entry_names) > 5 else ""  # noqa: PLR2004
+    entry_text = ", ".join(entry_names[:5]) + more_text
+    return f"{entry_text} in {file_name} {'differ' if len(entry_names) > 1 else 'differs'}"
 
 
-def _where(kept: WrittenFile) -> str:
-    epoch, step = kept.place
+def _describe_place(written_file: WrittenFile) -> str:
+    epoch, step = written_file.training_place
     return f"epoch {epoch}" + (f", step {step}" if step else "")

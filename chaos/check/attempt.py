@@ -6,7 +6,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Self
 
-from chaos.check.steps import NO_STEPS, Steps, steps_by_attempt
+from chaos.check.steps import NO_STEPS, Steps, group_steps_by_attempt
 from chaos.model.event import (
     CheckpointRead,
     Committed,
@@ -19,20 +19,20 @@ from chaos.model.event import (
     WorkerGroupStarted,
     WorkerPlace,
     WorkerStarted,
-    resume_grounds,
+    describe_resume_evidence,
 )
 from chaos.model.history import History
-from chaos.model.places import START, AttemptRank, Place, RankEpoch
+from chaos.model.places import START, AttemptRank, RankEpoch, TrainingPlace
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class ResumePoint:
     """The place at which a rank resumed, and the evidence."""
 
-    place: Place
-    by: ResumeEvidence
+    training_place: TrainingPlace
+    evidence: ResumeEvidence
     #: the places that fit equally well
-    others: tuple[Place, ...] = ()
+    alternatives: tuple[TrainingPlace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +43,23 @@ class Commit:
     attempt: int
     epoch: int
     checkpoint: str | None
-    #: of all ranks; only rank 0's where `of_survivors`: Ray 2.60 does not show whose the others
-    #: are, and always waits for rank 0
+    #: of all ranks; only rank 0's where `has_only_survivors`: Ray 2.60 does not show whose the
+    #: others are, and always waits for rank 0
     metrics: tuple[dict[str, object], ...]
     #: it did not wait for the ranks of a node that was announced to go
     #: (`relax_collectives_on_preemption`)
-    of_survivors: bool = False
+    has_only_survivors: bool = False
     #: the place where the content of the checkpoint was saved, if that was not at the report
-    older: Place | None = None
+    saved_place: TrainingPlace | None = None
 
     @property
-    def goes_on(self) -> Place:
+    def resume_place(self) -> TrainingPlace:
         """The place at which a restart from its checkpoint continues."""
-        return self.older or Place(self.epoch + 1, 0)
+        return self.saved_place or TrainingPlace(self.epoch + 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class RankStart:
     """A rank that is ready to train: the checkpoint it was handed, and its place."""
 
     number: int
@@ -71,38 +71,38 @@ class Start:
     #: the file that gave its place, if one did
     path: str | None = None
     #: whether it had found its place; otherwise it made no step
-    settled: bool = True
+    is_settled: bool = True
     #: the evidence for the place, None where a first step that would show it was not seen
-    by: ResumeEvidence | None = None
+    evidence: ResumeEvidence | None = None
     #: the place is not the one of the checkpoint that it was handed
-    moved: bool = False
+    has_moved: bool = False
     #: the places that fit as well
-    others: tuple[Place, ...] = ()
+    alternatives: tuple[TrainingPlace, ...] = ()
 
     @property
-    def place(self) -> Place:
+    def training_place(self) -> TrainingPlace:
         """The place from which it continues."""
-        return Place(self.epoch, self.step)
+        return TrainingPlace(self.epoch, self.step)
 
-    def resumed(
+    def relocate(
         self,
         epoch: int,
         step: int,
-        by: ResumeEvidence,
+        evidence: ResumeEvidence,
         *,
         path: str | None = None,
-        others: tuple[Place, ...] = (),
+        alternatives: tuple[TrainingPlace, ...] = (),
     ) -> Self:
         """Return the start at the place at which it resumed."""
-        place = Place(epoch, step)
-        moved = self.moved or self.place != place
-        at = replace(self, epoch=epoch, step=step, moved=moved)
-        return replace(at, path=path, by=by, others=others)
+        training_place = TrainingPlace(epoch, step)
+        has_moved = self.has_moved or self.training_place != training_place
+        relocated_start = replace(self, epoch=epoch, step=step, has_moved=has_moved)
+        return replace(relocated_start, path=path, evidence=evidence, alternatives=alternatives)
 
     @property
-    def is_later(self) -> bool:
+    def is_mid_training(self) -> bool:
         """Whether it was seen to continue from a place after the beginning, whatever it read."""
-        return self.by not in (None, "commit", "nothing") and self.place > START
+        return self.evidence not in (None, "commit", "nothing") and self.training_place > START
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,125 +123,143 @@ class Attempt:
     index: int
     #: the number of its WorkerGroupStarted, None if that was not seen
     group_started: int | None
-    places: tuple[WorkerPlace, ...]
-    starts: Mapping[int, Start]
+    worker_locations: tuple[WorkerPlace, ...]
+    starts: Mapping[int, RankStart]
     steps: Steps
     commits: tuple[Commit, ...]
     #: the (rank, epoch) that entered `report()` or, without one, ended with a save of the job's own
-    reported: frozenset[RankEpoch]
+    reported_epochs: frozenset[RankEpoch]
     #: the ranks that read their checkpoint
-    asked: frozenset[int]
+    reading_ranks: frozenset[int]
     decisions: tuple[Decision, ...]
     #: commits from before it trained anything; they end no epoch
-    early: tuple[Commit, ...] = ()
+    early_commits: tuple[Commit, ...] = ()
 
     @property
     def epoch(self) -> int | None:
         """The earliest epoch of its ranks; None if none has started."""
-        return None if self.place is None else self.place.epoch
+        return None if self.training_place is None else self.training_place.epoch
 
     @property
-    def size(self) -> int:
+    def worker_count(self) -> int:
         """Its number of workers."""
-        return len(self.places) or len(self.starts)
+        return len(self.worker_locations) or len(self.starts)
 
     @cached_property
-    def place(self) -> Place | None:
+    def training_place(self) -> TrainingPlace | None:
         """The earliest place of its ranks."""
-        return min((start.place for start in self.starts.values() if start.settled), default=None)
+        return min(
+            (start.training_place for start in self.starts.values() if start.is_settled),
+            default=None,
+        )
 
-    def resumed_at(self, rank: int) -> Place | None:
+    def find_resume_place(self, rank: int) -> TrainingPlace | None:
         """Return where a rank continues; the earliest place of all where its own is not known."""
         start = self.starts.get(rank)
-        return start.place if start is not None and start.settled else self.place
+        return (
+            start.training_place if start is not None and start.is_settled else self.training_place
+        )
 
     @property
     def grounds(self) -> str:
         """The evidence for its place, in words; empty where none of its ranks made a step."""
-        settled = [start for start in self.starts.values() if start.by is not None]
-        first = min(settled, key=lambda start: start.place, default=None)
-        return "" if first is None or first.by is None else resume_grounds(first.by, first.path)
+        settled_starts = [start for start in self.starts.values() if start.evidence is not None]
+        first_start = min(settled_starts, key=lambda start: start.training_place, default=None)
+        return (
+            ""
+            if first_start is None or first_start.evidence is None
+            else describe_resume_evidence(first_start.evidence, first_start.path)
+        )
 
-    def steps_of(self, rank: int, epoch: int) -> Steps:
+    def select_steps(self, rank: int, epoch: int) -> Steps:
         """Return the steps of one rank in one epoch."""
-        return self.steps.by_epoch.get(RankEpoch(rank, epoch), NO_STEPS)
+        return self.steps.steps_by_epoch.get(RankEpoch(rank, epoch), NO_STEPS)
 
     @property
-    def first_steps(self) -> Mapping[int, int]:
+    def first_step_event_numbers(self) -> Mapping[int, int]:
         """The number of each rank's first step."""
-        return {rank: steps[0].number for rank, steps in self.steps.by_rank.items()}
+        return {rank: steps[0].number for rank, steps in self.steps.steps_by_rank.items()}
 
-    def ended_epoch(self, rank: int, epoch: int) -> bool:
+    def has_finished_epoch(self, rank: int, epoch: int) -> bool:
         """Return whether a rank has made every step of an epoch in this attempt."""
-        return (rank, epoch) in self.reported or any(c.epoch == epoch for c in self.commits)
+        return (rank, epoch) in self.reported_epochs or any(c.epoch == epoch for c in self.commits)
 
 
-def attempts(
+def build_attempts(
     history: History,
-    epochs: int | None = None,
-    found: Mapping[AttemptRank, Resumed] = MappingProxyType({}),
+    epoch_count: int | None = None,
+    resume_points: Mapping[AttemptRank, ResumePoint] = MappingProxyType({}),
 ) -> tuple[Attempt, ...]:
     """Sort a history's events by the attempt they carry, oldest attempt first.
 
-    `epochs`: the number of epochs of the job without faults, where that is known. `found`: where
-    a rank of an attempt resumed, if no event tells it.
+    `epoch_count`: the number of epochs of the job without faults, where that is known.
+    `resume_points`: where a rank of an attempt resumed, if no event tells it.
     """
-    rows: dict[int, _Rows] = {}
-    _add_controllers(history, rows)
-    _add_workers(history, rows)
-    for (index, rank), evidence in found.items():
+    rows: dict[int, _AttemptBuilder] = {}
+    _add_controller_events(history, rows)
+    _add_worker_events(history, rows)
+    for (index, rank), resume_point in resume_points.items():
         starts = rows[index].starts
-        starts[rank] = starts[rank].resumed(*evidence.place, evidence.by, others=evidence.others)
-    for index, steps in steps_by_attempt(history).items():
-        rows.setdefault(index, _Rows()).steps = steps
+        starts[rank] = starts[rank].relocate(
+            *resume_point.training_place,
+            resume_point.evidence,
+            alternatives=resume_point.alternatives,
+        )
+    for index, steps in group_steps_by_attempt(history).items():
+        rows.setdefault(index, _AttemptBuilder()).steps = steps
     # The place at a rank's start is preliminary where Ray handed it nothing: its first step shows
     # where it resumed. A rank that made none may have ended before that.
-    if not any(done.checkpoint is not None for _, done in history.of(Committed)):
+    if not any(
+        committed_event.checkpoint is not None
+        for _, committed_event in history.select_events(Committed)
+    ):
         for index, row in rows.items():
             if index > 0:
-                row.settle()
+                row.mark_unsettled()
     # A report is early if it comes before its attempt's first step. In attempts after the last one
     # that trained, no step follows, and such reports may be those of the last epochs.
-    last = max((index for index, row in rows.items() if row.steps), default=-1)
+    last_trained = max((index for index, row in rows.items() if row.steps), default=-1)
     for index, row in rows.items():
-        if row.early and index > last:
-            row.count_early(epochs)
-    every = (row.attempt(index) for index, row in sorted(rows.items()))
+        if row.early_commits and index > last_trained:
+            row.count_early_commits(epoch_count)
+    all_attempts = (row.build_attempt(index) for index, row in sorted(rows.items()))
     return tuple(
-        a for a in every if a.group_started is not None or a.starts or a.steps or a.commits
+        attempt
+        for attempt in all_attempts
+        if attempt.group_started is not None or attempt.starts or attempt.steps or attempt.commits
     )
 
 
 @dataclass
-class _Rows:
+class _AttemptBuilder:
     group_started: int | None = None
-    places: tuple[WorkerPlace, ...] = ()
-    starts: dict[int, Start] = field(default_factory=dict)
+    worker_locations: tuple[WorkerPlace, ...] = ()
+    starts: dict[int, RankStart] = field(default_factory=dict)
     steps: Steps = NO_STEPS
     commits: list[Commit] = field(default_factory=list)
-    reported: set[RankEpoch] = field(default_factory=set)
-    asked: set[int] = field(default_factory=set)
+    reported_epochs: set[RankEpoch] = field(default_factory=set)
+    reading_ranks: set[int] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
-    early: list[Commit] = field(default_factory=list)
+    early_commits: list[Commit] = field(default_factory=list)
 
-    def attempt(self, index: int) -> Attempt:
+    def build_attempt(self, index: int) -> Attempt:
         return Attempt(
             index=index,
             group_started=self.group_started,
-            places=self.places,
+            worker_locations=self.worker_locations,
             starts=self.starts,
             steps=self.steps,
-            commits=self._placed_commits(),
-            reported=frozenset(self.reported),
-            asked=frozenset(self.asked),
+            commits=self._renumber_commits(),
+            reported_epochs=frozenset(self.reported_epochs),
+            reading_ranks=frozenset(self.reading_ranks),
             decisions=tuple(self.decisions),
-            early=tuple(self.early),
+            early_commits=tuple(self.early_commits),
         )
 
-    def count_early(self, epochs: int | None) -> None:
+    def count_early_commits(self, epoch_count: int | None) -> None:
         """Count early reports as ends of epochs, in an attempt that trained nothing.
 
-        Where the number of `epochs` is known, only the last reports count: with nothing left to
+        Where `epoch_count` is known, only the last reports count: with nothing left to
         train, a job validates as at every start, and then reports its final result.
         """
         # A report before the first step of an attempt is one of two things that look alike: a job
@@ -249,65 +267,89 @@ class _Rows:
         # ended between its last step and its end. What tells them apart is how many are due: the
         # baseline's number of epochs less those before this attempt. Counted from the end, since a
         # validation comes first.
-        first = min((start.epoch for start in self.starts.values()), default=0)
-        every = sorted([*self.early, *self.commits], key=lambda commit: commit.number)
-        due = len(every) if epochs is None else max(epochs - first, 0)
-        split = max(len(every) - due, 0)
-        self.early, ended = every[:split], every[split:]
-        self.commits = [replace(c, epoch=first + index) for index, c in enumerate(ended)]
+        first_epoch = min((start.epoch for start in self.starts.values()), default=0)
+        all_commits = sorted([*self.early_commits, *self.commits], key=lambda commit: commit.number)
+        expected_count = (
+            len(all_commits) if epoch_count is None else max(epoch_count - first_epoch, 0)
+        )
+        split_index = max(len(all_commits) - expected_count, 0)
+        self.early_commits, final_commits = all_commits[:split_index], all_commits[split_index:]
+        self.commits = [
+            replace(c, epoch=first_epoch + index) for index, c in enumerate(final_commits)
+        ]
 
-    def settle(self) -> None:
+    def mark_unsettled(self) -> None:
         """Mark the ranks that had yet to find their place."""
-        trained = {step.rank for step in self.steps}
+        trained_ranks = {step.rank for step in self.steps}
         for rank, start in self.starts.items():
-            if start.by is None and rank not in trained:
-                self.starts[rank] = replace(start, settled=False)
+            if start.evidence is None and rank not in trained_ranks:
+                self.starts[rank] = replace(start, is_settled=False)
 
-    def _placed_commits(self) -> tuple[Commit, ...]:
+    def _renumber_commits(self) -> tuple[Commit, ...]:
         """Count commits from the place at which the ranks continued."""
-        moved = any(start.moved for start in self.starts.values())
-        if not moved or not self.commits or not self.reported:
+        has_moved = any(start.has_moved for start in self.starts.values())
+        if not has_moved or not self.commits or not self.reported_epochs:
             return tuple(self.commits)
         # Ray's controller does not know of files of the job's own, and counts on from its commits:
         # a job that resumed from its own file two epochs earlier reports those epochs again, and
         # Ray numbers them as new ones. Checks compare epoch with epoch, so one count must win, and
         # it is the ranks', whose place their first step has shown. The first report of the attempt
         # shows by how many epochs the two differ.
-        by = min(epoch for _, epoch in self.reported) - self.commits[0].epoch
-        return tuple(replace(commit, epoch=commit.epoch + by) for commit in self.commits)
+        epoch_offset = min(epoch for _, epoch in self.reported_epochs) - self.commits[0].epoch
+        return tuple(replace(commit, epoch=commit.epoch + epoch_offset) for commit in self.commits)
 
 
-def _add_controllers(history: History, rows: dict[int, _Rows]) -> None:
-    for number, group_started in history.of(WorkerGroupStarted):
-        row = rows.setdefault(group_started.attempt, _Rows())
-        row.group_started, row.places = number, group_started.workers
-    notices = {notice.node_id: number for number, notice in history.of(NoticeGiven)}
-    for number, done in history.of(Committed):
-        row = rows.setdefault(done.attempt, _Rows())
-        doomed = any(notices.get(place.node_id, number) < number for place in row.places)
-        fewer = doomed and 0 < len(done.metrics) < len(row.places)
-        metrics = done.metrics[:1] if fewer else done.metrics
-        commit = Commit(
-            number, done.attempt, done.epoch, done.checkpoint, metrics, fewer, done.goes_on
+def _add_controller_events(history: History, rows: dict[int, _AttemptBuilder]) -> None:
+    for number, group_event in history.select_events(WorkerGroupStarted):
+        row = rows.setdefault(group_event.attempt, _AttemptBuilder())
+        row.group_started, row.worker_locations = number, group_event.workers
+    notices = {notice.node_id: number for number, notice in history.select_events(NoticeGiven)}
+    for number, committed_event in history.select_events(Committed):
+        row = rows.setdefault(committed_event.attempt, _AttemptBuilder())
+        has_notice = any(
+            notices.get(location.node_id, number) < number for location in row.worker_locations
         )
-        (row.early if done.early else row.commits).append(commit)
-    for number, decided in history.of(FailureDecided):
-        rows.setdefault(decided.attempt, _Rows()).decisions.append(Decision(number, decided))
+        is_partial = has_notice and 0 < len(committed_event.metrics) < len(row.worker_locations)
+        metrics = committed_event.metrics[:1] if is_partial else committed_event.metrics
+        commit = Commit(
+            number,
+            committed_event.attempt,
+            committed_event.epoch,
+            committed_event.checkpoint,
+            metrics,
+            is_partial,
+            committed_event.goes_on,
+        )
+        (row.early_commits if committed_event.early else row.commits).append(commit)
+    for number, decision_event in history.select_events(FailureDecided):
+        rows.setdefault(decision_event.attempt, _AttemptBuilder()).decisions.append(
+            Decision(number, decision_event)
+        )
 
 
-def _add_workers(history: History, rows: dict[int, _Rows]) -> None:
-    for number, e in history.of(WorkerStarted):
-        start = Start(number, e.rank, e.checkpoint, e.epoch, e.step)
-        rows.setdefault(e.attempt, _Rows()).starts[e.rank] = start
-    for _, found in history.of(Repositioned):
-        starts = rows.setdefault(found.attempt, _Rows()).starts
-        if found.rank in starts:
-            starts[found.rank] = starts[found.rank].resumed(
-                found.epoch, found.step, found.by, path=found.path, others=found.others
+def _add_worker_events(history: History, rows: dict[int, _AttemptBuilder]) -> None:
+    for number, event in history.select_events(WorkerStarted):
+        start = RankStart(number, event.rank, event.checkpoint, event.epoch, event.step)
+        rows.setdefault(event.attempt, _AttemptBuilder()).starts[event.rank] = start
+    for _, reposition in history.select_events(Repositioned):
+        starts = rows.setdefault(reposition.attempt, _AttemptBuilder()).starts
+        if reposition.rank in starts:
+            starts[reposition.rank] = starts[reposition.rank].relocate(
+                reposition.epoch,
+                reposition.step,
+                reposition.evidence,
+                path=reposition.path,
+                alternatives=reposition.other_places,
             )
-    for _, begun in history.of(ReportBegun):
-        rows.setdefault(begun.attempt, _Rows()).reported.add(RankEpoch(begun.rank, begun.epoch))
-    for _, ended in history.of(EpochEnded):
-        rows.setdefault(ended.attempt, _Rows()).reported.add(RankEpoch(ended.rank, ended.epoch))
-    for _, read in history.of(CheckpointRead):
-        rows.setdefault(read.attempt, _Rows()).asked.add(read.rank)
+    for _, report in history.select_events(ReportBegun):
+        rows.setdefault(report.attempt, _AttemptBuilder()).reported_epochs.add(
+            RankEpoch(report.rank, report.epoch)
+        )
+    for _, epoch_end in history.select_events(EpochEnded):
+        rows.setdefault(epoch_end.attempt, _AttemptBuilder()).reported_epochs.add(
+            RankEpoch(epoch_end.rank, epoch_end.epoch)
+        )
+    for _, checkpoint_read in history.select_events(CheckpointRead):
+        rows.setdefault(checkpoint_read.attempt, _AttemptBuilder()).reading_ranks.add(
+            checkpoint_read.rank
+        )

@@ -6,27 +6,27 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from chaos.check.analysis import RunAnalysis, RunTables
-from chaos.check.compare import Aligned
+from chaos.check.compare import AlignedSteps
 from chaos.check.lineage import Lineage
 from chaos.check.result import (
+    builtin_check,
     conclude,
+    describe_resized_steps,
     inconclusive,
-    nothing_due,
-    of_another_size,
-    own_check,
+    not_applicable,
 )
 from chaos.check.steps import Step
 from chaos.model.event import StepDone
-from chaos.model.places import Place, RankEpoch
+from chaos.model.places import RankEpoch, TrainingPlace
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.words import plural, ranks
+from chaos.wording import describe_ranks, plural
 
 T = TypeVar("T")
 
 BATCH = "batch"
 
 
-@own_check(BATCH, asks="Did every optimizer step see as much as the baseline's?")
+@builtin_check(BATCH, asks="Did every optimizer step see as much as the baseline's?")
 def check_batch(analysis: RunAnalysis) -> CheckResult:
     """Require the baseline's samples, summed over ranks, and its micro-batches in each step.
 
@@ -40,190 +40,233 @@ def check_batch(analysis: RunAnalysis) -> CheckResult:
     seen, though the baseline's were.
     """
     if not analysis.plan.ops:
-        return nothing_due(BATCH, "no fault was planned, so there is nothing to compare")
+        return not_applicable(BATCH, "no fault was planned, so there is nothing to compare")
     if analysis.reference is None:
-        return inconclusive(BATCH, f"{analysis.no_reference} to compare with")
-    idle = _why_no_batch_is_due(analysis, analysis.reference)
-    if idle is not None:
-        return nothing_due(BATCH, idle)
-    seen = _batch_sizes(analysis)
-    varies = any(step.number < analysis.began for step in seen.apart)
-    ours, theirs = analysis.run.lineage, analysis.reference.lineage
+        return inconclusive(BATCH, f"{analysis.no_baseline_reason} to compare with")
+    no_batch_reason = _find_no_batch_reason(analysis, analysis.reference)
+    if no_batch_reason is not None:
+        return not_applicable(BATCH, no_batch_reason)
+    sizes = _compare_batch_sizes(analysis)
+    has_varying_sizes = any(step.number < analysis.fault_start for step in sizes.differing_steps)
+    run_lineage, baseline_lineage = analysis.run.lineage, analysis.reference.lineage
     summary = (
-        f"{plural(seen.compared, 'step')} over batches as large as the baseline's"
-        f"{of_another_size(analysis)}"
+        f"{plural(sizes.compared_count, 'step')} over batches as large as the baseline's"
+        f"{describe_resized_steps(analysis)}"
     )
-    if varies:
+    if has_varying_sizes:
         summary = "batches vary from run to run, before any fault as well"
     return conclude(
         BATCH,
-        anomalies=[] if varies else list(_batch_anomalies(seen.apart, ours, theirs)),
+        anomalies=[]
+        if has_varying_sizes
+        else list(_find_batch_anomalies(sizes.differing_steps, run_lineage, baseline_lineage)),
         doubts=[
             f"how large the batches of attempt {index} were was not seen"
-            for index in sorted(seen.due - seen.known)
+            for index in sorted(sizes.baseline_attempts - sizes.sized_attempts)
             if index > 0
         ],
-        evidence=seen.compared,
+        evidence=sizes.compared_count,
         summary=summary,
     )
 
 
-def _why_no_batch_is_due(analysis: RunAnalysis, reference: RunTables) -> str | None:
+def _find_no_batch_reason(analysis: RunAnalysis, reference: RunTables) -> str | None:
     if not reference.lineage.steps:
         return "the job makes no optimizer step that could be watched"
-    if not any(map(_is_told, reference.lineage.all_steps())):
+    if not any(map(_has_known_size, reference.lineage.all_steps())):
         return "the baseline tells no samples and no losses of a step"
-    if analysis.error_was_expected and not analysis.run.lineage.steps:
+    if analysis.has_expected_error and not analysis.run.lineage.steps:
         return "the job ended with the expected error before its first step"
-    if not analysis.aligned and analysis.resized:
+    if not analysis.aligned_steps and analysis.resized_attempts:
         return "every step that survived was made with another number of workers"
     return None
 
 
 @dataclass
 class _BatchSizes:
-    """Steps and the baseline's, but for those from attempt `since` on.
+    """Steps and the baseline's, but for those from attempt `attempt_limit` on.
 
-    `apart` have another size. `compared` counts those whose size is known in both runs. `due` are
-    the attempts for which the baseline has some, `known` those for which the run has some as well.
+    `differing_steps` have another size. `compared_count` counts those whose size is known in both
+    runs. `baseline_attempts` are the attempts for which the baseline has some, `sized_attempts`
+    those for which the run has some as well.
     """
 
-    since: float
-    apart: list[Step] = field(default_factory=list)
-    compared: int = 0
-    due: set[int] = field(default_factory=set)
-    known: set[int] = field(default_factory=set)
+    attempt_limit: float
+    differing_steps: list[Step] = field(default_factory=list)
+    compared_count: int = 0
+    baseline_attempts: set[int] = field(default_factory=set)
+    sized_attempts: set[int] = field(default_factory=set)
 
-    def add(self, group: Aligned, *, survived: bool) -> None:
-        for step, theirs in group.pairs():
-            if theirs is None or step.attempt >= self.since:
+    def add(self, group: AlignedSteps, *, has_survived: bool) -> None:
+        for step, baseline_step in group.pairs():
+            if baseline_step is None or step.attempt >= self.attempt_limit:
                 continue
-            if _sizes_differ(step, theirs):
-                self.apart.append(step)
-            count = _sample_count if theirs.inputs is not None else _micro_batches
-            if survived and count(theirs) is not None:
-                self.due.add(step.attempt)
-                if count(step) is not None:
-                    self.known.add(step.attempt)
-                    self.compared += 1
+            if _has_other_size(step, baseline_step):
+                self.differing_steps.append(step)
+            count_size = (
+                _count_samples if baseline_step.inputs is not None else _count_micro_batches
+            )
+            if has_survived and count_size(baseline_step) is not None:
+                self.baseline_attempts.add(step.attempt)
+                if count_size(step) is not None:
+                    self.sized_attempts.add(step.attempt)
+                    self.compared_count += 1
 
-    def add_equal(self, group: Aligned) -> None:
-        attempts = {group.ours[0].attempt, group.ours[-1].attempt}
-        if group.ours[-1].attempt < self.since:
-            self.compared += len(group.ours)
-            self.due |= attempts
-            self.known |= attempts
+    def add_equal(self, group: AlignedSteps) -> None:
+        attempts = {group.run_steps[0].attempt, group.run_steps[-1].attempt}
+        if group.run_steps[-1].attempt < self.attempt_limit:
+            self.compared_count += len(group.run_steps)
+            self.baseline_attempts |= attempts
+            self.sized_attempts |= attempts
 
 
-def _batch_sizes(analysis: RunAnalysis) -> _BatchSizes:
-    seen = _BatchSizes(min(analysis.input_offsets, default=math.inf))
-    for group in analysis.aligned_before:
+def _compare_batch_sizes(analysis: RunAnalysis) -> _BatchSizes:
+    sizes = _BatchSizes(min(analysis.input_offsets, default=math.inf))
+    for group in analysis.control_steps:
         if not (group.has_equal_losses and group.has_equal_inputs):
-            seen.add(group, survived=False)
-    again = {RankEpoch(made.rank, made.epoch) for made in analysis.repeated_steps}
-    for group in analysis.aligned:
-        if group.key in again:
+            sizes.add(group, has_survived=False)
+    repeated_epochs = {RankEpoch(repeat.rank, repeat.epoch) for repeat in analysis.repeated_steps}
+    for group in analysis.aligned_steps:
+        if group.key in repeated_epochs:
             continue
         if group.has_equal_losses and group.has_equal_inputs:
-            seen.add_equal(group)
+            sizes.add_equal(group)
         else:
-            seen.add(group, survived=True)
-    return seen
+            sizes.add(group, has_survived=True)
+    return sizes
 
 
-def _sizes_differ(ours: Step, due: Step) -> bool:
+def _has_other_size(run_step: Step, baseline_step: Step) -> bool:
     return any(
-        (mine := count(ours)) is not None and (theirs := count(due)) is not None and mine != theirs
-        for count in (_sample_count, _micro_batches)
+        (run_size := count_size(run_step)) is not None
+        and (baseline_size := count_size(baseline_step)) is not None
+        and run_size != baseline_size
+        for count_size in (_count_samples, _count_micro_batches)
     )
 
 
-def _is_told(step: Step) -> bool:
-    return any(count(step) is not None for count in (_sample_count, _micro_batches))
+def _has_known_size(step: Step) -> bool:
+    return any(
+        count_size(step) is not None for count_size in (_count_samples, _count_micro_batches)
+    )
 
 
-def _sample_count(step: Step) -> int | None:
+def _count_samples(step: Step) -> int | None:
     return None if step.inputs is None else step.inputs.count
 
 
-def _micro_batches(step: Step) -> int | None:
+def _count_micro_batches(step: Step) -> int | None:
     """Return the number of losses; None without any: not watched, or never resolved."""
     return len(step.losses) if step.losses else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Total:
-    """A number over all ranks for which both runs have it; `unknown` are the others."""
+class _RankTotal:
+    """A number over all ranks for which both runs have it; `unknown_ranks` are the others."""
 
-    ours: int
-    due: int
-    ranks: int
-    unknown: tuple[int, ...]
+    run_total: int
+    baseline_total: int
+    rank_count: int
+    unknown_ranks: tuple[int, ...]
 
 
-def _total(
-    ours: Lineage, due: Lineage, place: Place, count: Callable[[Step], int | None]
-) -> _Total:
-    mine = theirs = known = 0
-    unknown = []
-    for rank in sorted({*ours.ranks, *due.ranks}):
-        steps = ours.at(rank, *place), due.at(rank, *place)
-        one, other = (0 if step is None else count(step) for step in steps)
-        if one is None or other is None:
-            unknown.append(rank)
+def _sum_ranks(
+    run_lineage: Lineage,
+    baseline_lineage: Lineage,
+    training_place: TrainingPlace,
+    count_size: Callable[[Step], int | None],
+) -> _RankTotal:
+    run_total = baseline_total = known_ranks = 0
+    unknown_ranks = []
+    for rank in sorted({*run_lineage.ranks, *baseline_lineage.ranks}):
+        steps = (
+            run_lineage.find_step(rank, *training_place),
+            baseline_lineage.find_step(rank, *training_place),
+        )
+        run_size, baseline_size = (0 if step is None else count_size(step) for step in steps)
+        if run_size is None or baseline_size is None:
+            unknown_ranks.append(rank)
         elif any(steps):
-            mine, theirs, known = mine + one, theirs + other, known + 1
-    return _Total(mine, theirs, known, tuple(unknown))
+            run_total, baseline_total, known_ranks = (
+                run_total + run_size,
+                baseline_total + baseline_size,
+                known_ranks + 1,
+            )
+    return _RankTotal(run_total, baseline_total, known_ranks, tuple(unknown_ranks))
 
 
-def _batch_anomalies(apart: list[Step], ours: Lineage, due: Lineage) -> Iterator[Anomaly]:
-    for place in sorted({Place(step.epoch, step.step) for step in apart}):
-        samples = _total(ours, due, place, _sample_count)
-        parts = _total(ours, due, place, _micro_batches)
-        if samples.ours != samples.due or parts.ours != parts.due:
-            there = [s.number for s in apart if (s.epoch, s.step) == place]
+def _find_batch_anomalies(
+    differing_steps: list[Step], run_lineage: Lineage, baseline_lineage: Lineage
+) -> Iterator[Anomaly]:
+    for training_place in sorted(
+        {TrainingPlace(step.epoch, step.step) for step in differing_steps}
+    ):
+        samples = _sum_ranks(run_lineage, baseline_lineage, training_place, _count_samples)
+        micro_batches = _sum_ranks(
+            run_lineage, baseline_lineage, training_place, _count_micro_batches
+        )
+        if (
+            samples.run_total != samples.baseline_total
+            or micro_batches.run_total != micro_batches.baseline_total
+        ):
+            step_numbers = [
+                s.number for s in differing_steps if (s.epoch, s.step) == training_place
+            ]
+            run_text = _describe_batch(
+                samples, samples.run_total, micro_batches, micro_batches.run_total
+            )
+            baseline_text = _describe_batch(
+                samples, samples.baseline_total, micro_batches, micro_batches.baseline_total
+            )
             yield Anomaly(
-                message=f"step {place.step} of epoch {place.epoch} saw "
-                f"{_batch_words(samples, samples.ours, parts, parts.ours)}, in the baseline "
-                f"{_batch_words(samples, samples.due, parts, parts.due)}"
-                f"{_unknown_words(samples, parts)}",
-                events=tuple(there),
+                message=f"step {training_place.step} of epoch {training_place.epoch} saw "
+                f"{run_text}, in the baseline {baseline_text}"
+                f"{_describe_unknown_ranks(samples, micro_batches)}",
+                events=tuple(step_numbers),
             )
             return
 
 
-def follows_other_inputs(analysis: RunAnalysis, batch: CheckResult) -> bool:
+def has_input_cause(analysis: RunAnalysis, batch: CheckResult) -> bool:
     """Return whether the attempt had other inputs before the first batch of another size.
 
     Then the size follows from the place in the data, and does not lead to it: a loader that lost
     its place runs out of samples sooner. A window of gradients that was lost is the first step that
     differs.
     """
-    feeds = analysis.inputs
-    if feeds is None or not feeds.repeat or not batch.anomalies:
+    inputs = analysis.inputs
+    if inputs is None or not inputs.is_repeatable or not batch.anomalies:
         return False
-    steps = [analysis.history[number].what for number in batch.anomalies[0].events]
-    sizes = {(s.attempt, s.epoch, s.step) for s in steps if isinstance(s, StepDone)}
-    return bool(sizes) and all(
+    steps = [analysis.history[number].event for number in batch.anomalies[0].events]
+    size_places = {(s.attempt, s.epoch, s.step) for s in steps if isinstance(s, StepDone)}
+    return bool(size_places) and all(
         any(
-            a.first.attempt == attempt and (a.epoch, a.first.step) < (epoch, step)
-            for a in feeds.apart
+            difference.first_step.attempt == attempt
+            and (difference.epoch, difference.first_step.step) < (epoch, step)
+            for difference in inputs.differing_epochs
         )
-        for attempt, epoch, step in sizes
+        for attempt, epoch, step in size_places
     )
 
 
-def _batch_words(samples: _Total, of_samples: int, parts: _Total, of_parts: int) -> str:
-    many = plural(of_samples, "sample") if samples.ranks else "an unknown number of samples"
-    few = plural(of_parts, "micro-batch", "micro-batches")
-    return f"{many} in {few if parts.ranks else 'an unknown number of micro-batches'}"
+def _describe_batch(
+    samples: _RankTotal, sample_count: int, micro_batches: _RankTotal, micro_batch_count: int
+) -> str:
+    sample_text = (
+        plural(sample_count, "sample") if samples.rank_count else "an unknown number of samples"
+    )
+    micro_batch_text = plural(micro_batch_count, "micro-batch", "micro-batches")
+    return (
+        f"{sample_text} in "
+        f"{micro_batch_text if micro_batches.rank_count else 'an unknown number of micro-batches'}"
+    )
 
 
-def _unknown_words(samples: _Total, parts: _Total) -> str:
+def _describe_unknown_ranks(samples: _RankTotal, micro_batches: _RankTotal) -> str:
     """Return in words the ranks that are not counted, where others are."""
-    some = [
-        f"; the {name} of {ranks(total.unknown)} are not known and not counted"
-        for name, total in (("samples", samples), ("micro-batches", parts))
-        if total.ranks and total.unknown
+    descriptions = [
+        f"; the {name} of {describe_ranks(total.unknown_ranks)} are not known and not counted"
+        for name, total in (("samples", samples), ("micro-batches", micro_batches))
+        if total.rank_count and total.unknown_ranks
     ]
-    return "".join(some)
+    return "".join(descriptions)

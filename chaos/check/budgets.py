@@ -8,13 +8,13 @@ from itertools import pairwise
 from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt
 from chaos.check.injections import Budget, Injection
-from chaos.check.result import conclude, inconclusive, own_check
-from chaos.check.time_limits import for_recovery
-from chaos.model.causes import causes
+from chaos.check.result import builtin_check, conclude, inconclusive
+from chaos.check.time_limits import find_recovery_limit
+from chaos.model.causes import find_causes
 from chaos.model.event import ControllerState, FailureDecided, FitCalled
-from chaos.model.launcher import FACTS
+from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.words import plural
+from chaos.wording import plural
 
 # -- retry-budget ----------------------------------------------------------------------------------
 
@@ -26,7 +26,7 @@ START_TIMEOUT = "WorkerGroupStartupTimeoutError"
 START_FAILED = "WorkerGroupStartupFailedError"
 
 
-@own_check(RETRY_BUDGET, asks="Did Ray charge every failure to the right retry budget?")
+@builtin_check(RETRY_BUDGET, asks="Did Ray charge every failure to the right retry budget?")
 def check_retry_budget(analysis: RunAnalysis) -> CheckResult:
     """Require one charge for each attempt that a fault ended, to the budget of that fault.
 
@@ -38,254 +38,293 @@ def check_retry_budget(analysis: RunAnalysis) -> CheckResult:
     is not known. To torchrun every fault is a failure, which each agent charges to a budget of its
     own; where nodes wait to join, it may end an attempt without a charge.
     """
-    made = _Charges(analysis)
+    charge_table = _ChargeTable(analysis)
     expected = analysis.plan.expect.charges
-    anomalies = [*made.by_itself(), *_broken_limits(analysis)]
-    doubts = [*_unknown_limits(analysis)]
+    anomalies = [*charge_table.find_controller_failures(), *_find_broken_limits(analysis)]
+    doubts = [*_describe_unknown_limits(analysis)]
     if expected is None:
-        anomalies += made.misplaced()
-        in_doubt = _in_doubt(analysis)
+        anomalies += charge_table.find_misplaced_charges()
+        in_doubt = _describe_doubtful_faults(analysis)
         doubts += in_doubt
         if not in_doubt:
-            anomalies += [*made.surplus(), *made.missing()]
+            anomalies += [
+                *charge_table.find_surplus_charges(),
+                *charge_table.find_missing_charges(),
+            ]
     else:
         for budget in SETTINGS:
-            found = made.differing(budget, getattr(expected, budget))
-            anomalies += [found] if isinstance(found, Anomaly) else []
-            doubts += [found] if isinstance(found, str) else []
-    if not analysis.run.ending.is_over:
+            difference = charge_table.compare_total(budget, getattr(expected, budget))
+            anomalies += [difference] if isinstance(difference, Anomaly) else []
+            doubts += [difference] if isinstance(difference, str) else []
+    if not analysis.run.ending.has_run_end:
         doubts.append("the run was not seen to its end")
-    if any(map(analysis.is_cut_short, made.uncharged_attempts())):
+    if any(map(analysis.is_cut_short, charge_table.find_uncharged_attempts())):
         doubts.append("the run was ended by us, at its limit, before a failure was charged")
-    counts = {budget: len(made.to(budget)) for budget in (*SETTINGS, "controller")}
+    counts = {
+        budget: len(charge_table.select_charges(budget)) for budget in (*SETTINGS, "controller")
+    }
     facts = analysis.plan.job.facts
-    charged_words = [plural(counts[budget], budget.removesuffix("s")) for budget in facts.budgets]
+    charge_texts = [plural(counts[budget], budget.removesuffix("s")) for budget in facts.budgets]
     return conclude(
         RETRY_BUDGET,
         anomalies=anomalies,
         doubts=doubts,
         evidence=len(analysis.run.attempts),
-        summary=f"{' and '.join(charged_words)} charged, as due",
+        summary=f"{' and '.join(charge_texts)} charged, as due",
         measures={f"charged_{budget}": count for budget, count in counts.items()},
     )
 
 
-def _broken_limits(analysis: RunAnalysis) -> Iterator[Anomaly]:
-    for charge in charges(analysis):
+def _find_broken_limits(analysis: RunAnalysis) -> Iterator[Anomaly]:
+    for charge in find_charges(analysis):
         if charge.limit is None:
             continue
-        event, is_open = charge.event, charge.limit == UNLIMITED
-        is_beyond = not is_open and charge.limit < charge.spent
-        if event.decision != ("RETRY" if is_beyond else "RAISE"):
+        event, is_unlimited = charge.event, charge.limit == UNLIMITED
+        is_exceeded = not is_unlimited and charge.limit < charge.spent_count
+        if event.decision != ("RETRY" if is_exceeded else "RAISE"):
             continue
-        limit = "is without limit" if is_open else f"allows {charge.limit}"
-        did, why = "tried again", ""
-        if not is_beyond:
-            did, why = "gave up", f": {_first_error(analysis, event.attempt)}"
+        limit_text = "is without limit" if is_unlimited else f"allows {charge.limit}"
+        action, reason = "tried again", ""
+        if not is_exceeded:
+            action, reason = "gave up", f": {_find_root_error(analysis, event.attempt)}"
         yield Anomaly(
-            message=f"{plural(charge.spent, event.charged.removesuffix('s'))} charged, "
-            f"`{charge.setting}` {limit}, and {analysis.terms.name} {did} after attempt "
-            f"{event.attempt}{why}",
+            message=f"{plural(charge.spent_count, event.charged.removesuffix('s'))} charged, "
+            f"`{charge.setting}` {limit_text}, and {analysis.terms.name} {action} after attempt "
+            f"{event.attempt}{reason}",
             events=(charge.number,),
         )
 
 
-def _unknown_limits(analysis: RunAnalysis) -> Iterator[str]:
-    unknown = {charge.setting for charge in charges(analysis) if charge.limit is None}
-    for setting in sorted(unknown):
+def _describe_unknown_limits(analysis: RunAnalysis) -> Iterator[str]:
+    unknown_settings = {charge.setting for charge in find_charges(analysis) if charge.limit is None}
+    for setting in sorted(unknown_settings):
         yield f"the script's own `{setting}` is not known, so neither is whether it was kept"
 
 
-def _orphaned(analysis: RunAnalysis) -> Iterator[int]:
+def _find_orphaned_decisions(analysis: RunAnalysis) -> Iterator[int]:
     """Yield the decisions that a controller made after its driver was killed.
 
     It may outlive its driver by a moment in which it sees its workers end. It goes as well, and the
     driver that is started again counts anew (Ray 2.60).
     """
     history = analysis.history
-    started = {attempt.index: attempt.group_started for attempt in analysis.run.attempts}
-    killers = (s for s in analysis.injections if s.op.fault.ends_driver)
-    for since, killed in (row for injection in killers for row in injection.invoked[:1]):
-        own = started.get(killed.attempt)
-        for number, event in history.of(FailureDecided):
-            is_own = own is not None and history[number].source == history[own].source
-            if number > since and event.attempt == killed.attempt and is_own:
+    group_numbers = {attempt.index: attempt.group_started for attempt in analysis.run.attempts}
+    driver_kills = (s for s in analysis.injections if s.op.fault.ends_driver)
+    for kill_number, kill_event in (
+        invocation for injection in driver_kills for invocation in injection.invocations[:1]
+    ):
+        group_number = group_numbers.get(kill_event.attempt)
+        for number, event in history.select_events(FailureDecided):
+            is_same_controller = (
+                group_number is not None and history[number].source == history[group_number].source
+            )
+            if number > kill_number and event.attempt == kill_event.attempt and is_same_controller:
                 yield number
 
 
-class _Charges:
+class _ChargeTable:
     """The decisions of Ray's controller that cost a retry, compared with the faults."""
 
     def __init__(self, analysis: RunAnalysis) -> None:
         self.analysis, self.terms = analysis, analysis.terms
         self.settings = analysis.plan.job.facts.settings
-        orphaned = set(_orphaned(analysis))
-        self.rows = [
+        orphaned_decisions = set(_find_orphaned_decisions(analysis))
+        self.decisions = [
             (number, event)
-            for number, event in analysis.history.of(FailureDecided)
-            if event.decision != "NOOP" and number not in orphaned
+            for number, event in analysis.history.select_events(FailureDecided)
+            if event.decision != "NOOP" and number not in orphaned_decisions
         ]
         # One charge per attempt, however many faults hit it: Ray decides once on a group that is
         # lost. If one of them was announced, the decision may be by that one.
-        budgets = {a: {self._budget(s) for s in hits} - {None} for a, hits in analysis.hits.items()}
-        self.due = {
-            attempt: "preemptions" if "preemptions" in of else "failures"
-            for attempt, of in budgets.items()
-            if of
+        budgets = {
+            a: {self._select_budget(s) for s in hits} - {None} for a, hits in analysis.hits.items()
+        }
+        self.expected_budgets = {
+            attempt: "preemptions" if "preemptions" in attempt_budgets else "failures"
+            for attempt, attempt_budgets in budgets.items()
+            if attempt_budgets
         }
 
-    def to(self, budget: str) -> list[tuple[int, FailureDecided]]:
+    def select_charges(self, budget: str) -> list[tuple[int, FailureDecided]]:
         """Return the decisions charged to one budget, one for all of torchrun's agents."""
         # Each of torchrun's agents decides on the same round and spends a restart of its own; of
-        # Ray every decision is a charge, also two in one attempt, which is a finding (`surplus`).
-        found: dict[tuple[int, str | None], tuple[int, FailureDecided]] = {}
-        for number, event in self.rows:
+        # Ray every decision is a charge, also two in one attempt, which is a finding
+        # (`find_surplus_charges`).
+        unique_charges: dict[tuple[int, str | None], tuple[int, FailureDecided]] = {}
+        for number, event in self.decisions:
             if event.charged == budget:
-                is_one = event.node_id is not None
-                found.setdefault((event.attempt if is_one else -number, None), (number, event))
-        return [*found.values()]
+                has_agent = event.node_id is not None
+                unique_charges.setdefault(
+                    (event.attempt if has_agent else -number, None), (number, event)
+                )
+        return [*unique_charges.values()]
 
-    def by_itself(self) -> Iterator[Anomaly]:
+    def find_controller_failures(self) -> Iterator[Anomaly]:
         """Yield the failures of Ray's controller that no fault explains."""
-        for number, event in self.to("controller"):
-            if not self.analysis.error_was_expected and not self._had_no_group(event):
+        for number, event in self.select_charges("controller"):
+            if not self.analysis.has_expected_error and not self._is_failed_startup(event):
                 message = f"{self.terms.controller} itself failed in attempt {event.attempt}"
                 yield Anomaly(message=f"{message}: {event.error}", events=(number,))
 
-    def _had_no_group(self, event: FailureDecided) -> bool:
+    def _is_failed_startup(self, event: FailureDecided) -> bool:
         """Return whether a fault explains that a group did not come up, which costs no budget.
 
         Ray 2.60 asks for as many workers as before until it knows of the loss of a node, so that
         the start times out; or a fault took a worker while its group was still being started.
         """
         hits = self.analysis.hits
-        lost_nodes = any(
-            injection.op.fault.nodes_lost
-            for attempt, of in hits.items()
-            for injection in of
+        has_lost_nodes = any(
+            injection.op.fault.lost_node_count
+            for attempt, injections in hits.items()
+            for injection in injections
             if attempt <= event.attempt
         )
-        timed_out = lost_nodes and START_TIMEOUT in event.error
-        was_struck = event.attempt in hits and START_FAILED in event.error
-        return event.decision == "RETRY" and (timed_out or was_struck)
+        has_timed_out = has_lost_nodes and START_TIMEOUT in event.error
+        was_injected = event.attempt in hits and START_FAILED in event.error
+        return event.decision == "RETRY" and (has_timed_out or was_injected)
 
-    def misplaced(self) -> Iterator[Anomaly]:
+    def find_misplaced_charges(self) -> Iterator[Anomaly]:
         """Yield the charges to the wrong one of the two budgets."""
-        for number, event in self.rows:
-            due = self.due.get(event.attempt)
-            if due is None or event.charged in (due, "controller"):
+        for number, event in self.decisions:
+            expected_budget = self.expected_budgets.get(event.attempt)
+            if expected_budget is None or event.charged in (expected_budget, "controller"):
                 continue
-            if event.charged == "preemptions" and self._lost_under_notice(event.attempt):
+            if event.charged == "preemptions" and self._has_announced_loss(event.attempt):
                 continue
-            what = "a preemption" if due == "preemptions" else "a failure"
+            cause_text = "a preemption" if expected_budget == "preemptions" else "a failure"
             yield Anomaly(
-                message=f"attempt {event.attempt} ended by {what}, and {self.terms.name} charged "
+                message=f"attempt {event.attempt} ended by {cause_text}, and {self.terms.name} "
+                f"charged "
                 f"it to {self.settings[event.charged]} instead of "
-                f"{self.settings[due]}: {event.error}",
+                f"{self.settings[expected_budget]}: {event.error}",
                 events=(number,),
             )
 
-    def _budget(self, injection: Injection) -> Budget | None:
+    def _select_budget(self, injection: Injection) -> Budget | None:
         # With its one node an agent of torchrun's is gone, which alone counts its restarts.
         facts = self.analysis.plan.job.facts
-        counts_there = facts.counted_by == "each agent" and facts.restarts_elsewhere
-        return None if counts_there and injection.op.fault.nodes_lost else injection.budget
+        is_agent_count = facts.counted_by == "each agent" and facts.restarts_elsewhere
+        return None if is_agent_count and injection.op.fault.lost_node_count else injection.budget
 
-    def _lost_under_notice(self, attempt: int) -> bool:
+    def _has_announced_loss(self, attempt: int) -> bool:
         """Return whether a node was lost while a notice was in force: to Ray it was preempted."""
-        announced = {
-            (injection.invoked[0][1].attempt, injection.invoked[0][1].node_id)
+        announced_nodes = {
+            (injection.invocations[0][1].attempt, injection.invocations[0][1].node_id)
             for injection in self.analysis.injections
-            if injection.is_preemption and injection.invoked
+            if injection.is_preemption and injection.invocations
         }
         return any(
-            (attempt, injection.invoked[0][1].node_id) in announced
+            (attempt, injection.invocations[0][1].node_id) in announced_nodes
             for injection in self.analysis.hits.get(attempt, ())
-            if injection.op.fault.nodes_lost and not injection.is_preemption
+            if injection.op.fault.lost_node_count and not injection.is_preemption
         )
 
-    def surplus(self) -> Iterator[Anomaly]:
+    def find_surplus_charges(self) -> Iterator[Anomaly]:
         """Yield the charges without a fault, and second charges for one fault."""
-        charged: set[tuple[int, str | None]] = set()
-        for number, event in self.rows:
-            mine = event.attempt, event.node_id  # each agent of torchrun's charges its own budget
-            if event.charged == "controller" or event.attempt in self.analysis.joined:
+        charge_keys: set[tuple[int, str | None]] = set()
+        for number, event in self.decisions:
+            charge_key = (
+                event.attempt,
+                event.node_id,
+            )  # each agent of torchrun's charges its own budget
+            if event.charged == "controller" or event.attempt in self.analysis.join_attempts:
                 continue
-            if event.attempt not in self.due or mine in charged:
-                again = "a second time" if mine in charged else "though no fault hit it"
-                message = f"attempt {event.attempt} {self._described(event)}"
-                why = _first_error(self.analysis, event.attempt)
-                yield Anomaly(message=f"{message} {again}: {why}", events=(number,))
-            charged.add(mine)
+            if event.attempt not in self.expected_budgets or charge_key in charge_keys:
+                problem = "a second time" if charge_key in charge_keys else "though no fault hit it"
+                message = f"attempt {event.attempt} {self._describe_charge(event)}"
+                error = _find_root_error(self.analysis, event.attempt)
+                yield Anomaly(message=f"{message} {problem}: {error}", events=(number,))
+            charge_keys.add(charge_key)
 
-    def _described(self, event: FailureDecided) -> str:
+    def _describe_charge(self, event: FailureDecided) -> str:
         """Return what became of an attempt: a command has no budget, and chaos counts its ends."""
         if self.analysis.plan.job.facts.counted_by == "chaos":
             return "of the command ended"
         return f"was charged to {self.settings[event.charged]}"
 
-    def missing(self) -> Iterator[Anomaly]:
+    def find_missing_charges(self) -> Iterator[Anomaly]:
         """Yield the faults that were charged to no budget, once the run is over by itself."""
-        if not self.analysis.run.ending.is_over or self.analysis.run.ending.deadline is not None:
+        if (
+            not self.analysis.run.ending.has_run_end
+            or self.analysis.run.ending.deadline is not None
+        ):
             return
-        for attempt in (each.index for each in self.uncharged_attempts()):
-            events = tuple(n for s in self.analysis.hits[attempt] for n in s.events)
+        for attempt_index in (attempt_row.index for attempt_row in self.find_uncharged_attempts()):
+            events = tuple(n for s in self.analysis.hits[attempt_index] for n in s.events)
             message = (
-                f"a fault ended attempt {attempt}, and {self.terms.name} charged it to no budget"
+                f"a fault ended attempt {attempt_index}, and {self.terms.name} charged it "
+                f"to no budget"
             )
             yield Anomaly(message=message, events=events)
 
-    def uncharged_attempts(self) -> list[Attempt]:
+    def find_uncharged_attempts(self) -> list[Attempt]:
         """Return the attempts that a fault ended and that lack a charge."""
-        charged = {event.attempt for _, event in self.rows}
-        lacking = set(self.due) - charged - self._uncharged()
-        return [attempt for attempt in self.analysis.run.attempts if attempt.index in lacking]
+        charged_attempts = {event.attempt for _, event in self.decisions}
+        missing_attempts = (
+            set(self.expected_budgets) - charged_attempts - self._find_exempt_attempts()
+        )
+        return [
+            attempt for attempt in self.analysis.run.attempts if attempt.index in missing_attempts
+        ]
 
-    def _uncharged(self) -> set[int]:
+    def _find_exempt_attempts(self) -> set[int]:
         """Return the attempts that may end without a charge."""
-        attempts, raised = self.analysis.run.attempts, self.analysis.run.ending.raised
+        attempts, fit_error = self.analysis.run.attempts, self.analysis.run.ending.fit_error
         # An agent of torchrun's that has lost the rendezvous, or waits in vain, raises at once.
-        by_agent = raised is not None and FACTS[raised[1].launcher].counted_by == "each agent"
-        given_up = {attempts[-1].index} if by_agent and attempts else set()
-        return self._resized() | self.analysis.joined | given_up
+        is_agent_failure = (
+            fit_error is not None
+            and LAUNCHER_FACTS[fit_error[1].launcher].counted_by == "each agent"
+        )
+        abandoned_attempts = {attempts[-1].index} if is_agent_failure and attempts else set()
+        return self._find_resized_attempts() | self.analysis.join_attempts | abandoned_attempts
 
-    def _resized(self) -> set[int]:
+    def _find_resized_attempts(self) -> set[int]:
         """Return the attempts that Ray ended itself, to continue with another number of workers.
 
         The policy of an elastic job may find a node gone before the loss of its worker is known. It
         then resizes, which costs no budget (Ray 2.60).
         """
-        states = self.analysis.history.of(ControllerState)
-        resizings = [number for number, e in states if e.state == "RESIZING"]
+        states = self.analysis.history.select_events(ControllerState)
+        resizings = [number for number, event in states if event.state == "RESIZING"]
         return {
-            one.index
-            for one, after in pairwise(self.analysis.run.attempts)
-            if not one.decisions and after.size != one.size
-            if any((one.group_started or 0) < n < (after.group_started or 0) for n in resizings)
+            attempt.index
+            for attempt, next_attempt in pairwise(self.analysis.run.attempts)
+            if not attempt.decisions and next_attempt.worker_count != attempt.worker_count
+            if any(
+                (attempt.group_started or 0) < n < (next_attempt.group_started or 0)
+                for n in resizings
+            )
         }
 
-    def differing(self, budget: str, due: int) -> Anomaly | str | None:
+    def compare_total(self, budget: str, expected_count: int) -> Anomaly | str | None:
         """Return the difference of one budget's total from the total that the plan expects.
 
         As a doubt where the fault that a missing charge belongs to failed, or the run was cut off.
         """
-        charged = self.to(budget)
-        text = f"{plural(len(charged), 'charge')} to {self.settings[budget]}, {due} expected"
-        if len(charged) < due and self.analysis.excuse is not None:
-            return f"{text}, but {self.analysis.excuse}"
-        if len(charged) < due and self.analysis.run.ending.deadline is not None:
+        budget_charges = self.select_charges(budget)
+        text = (
+            f"{plural(len(budget_charges), 'charge')} to {self.settings[budget]}, "
+            f"{expected_count} expected"
+        )
+        if len(budget_charges) < expected_count and self.analysis.fault_failure is not None:
+            return f"{text}, but {self.analysis.fault_failure}"
+        if len(budget_charges) < expected_count and self.analysis.run.ending.deadline is not None:
             return f"{text}, but the run was ended by us, at its limit"
-        if len(charged) > due or (len(charged) < due and self.analysis.run.ending.is_over):
-            return Anomaly(message=text, events=tuple(number for number, _ in charged))
+        if len(budget_charges) > expected_count or (
+            len(budget_charges) < expected_count and self.analysis.run.ending.has_run_end
+        ):
+            return Anomaly(message=text, events=tuple(number for number, _ in budget_charges))
         return None
 
 
-def _first_error(analysis: RunAnalysis, attempt: int) -> str:
+def _find_root_error(analysis: RunAnalysis, attempt: int) -> str:
     """Return the first error of an attempt that no other one caused, on any node."""
-    decided = [e for _, e in analysis.history.of(FailureDecided) if e.attempt == attempt]
-    of_ranks = causes({rank: error for e in decided for rank, error in e.errors.items()})
+    decisions = [
+        e for _, e in analysis.history.select_events(FailureDecided) if e.attempt == attempt
+    ]
+    rank_errors = find_causes({rank: error for e in decisions for rank, error in e.errors.items()})
     # Ray's own error only names the failure of a group.
-    return next(iter(of_ranks.values()), decided[0].error)
+    return next(iter(rank_errors.values()), decisions[0].error)
 
 
 # -- attempts --------------------------------------------------------------------------------------
@@ -294,7 +333,7 @@ def _first_error(analysis: RunAnalysis, attempt: int) -> str:
 ATTEMPTS = "attempts"
 
 
-@own_check(
+@builtin_check(
     ATTEMPTS,
     asks="Were there as many attempts as faults call for, each with as many workers as it "
     "may have?",
@@ -309,121 +348,161 @@ def check_attempts(analysis: RunAnalysis) -> CheckResult:
     asked for. Only an elastic job continues with fewer, down to the number that it states (a rank
     that is missing makes every batch smaller, pytorch/torchtitan PR #4663).
     """
-    started = [attempt for attempt in analysis.run.attempts if attempt.group_started is not None]
-    if not started:
+    started_attempts = [
+        attempt for attempt in analysis.run.attempts if attempt.group_started is not None
+    ]
+    if not started_attempts:
         return inconclusive(ATTEMPTS, "no worker group was seen")
-    due = _due_attempts(analysis)
-    head = f"{plural(len(started), 'attempt')} instead of {due}"
-    doubts = [] if analysis.plan.expect.attempts is not None else _in_doubt(analysis)
+    expected_count = _count_expected_attempts(analysis)
+    difference_text = f"{plural(len(started_attempts), 'attempt')} instead of {expected_count}"
+    doubts = (
+        [] if analysis.plan.expect.attempts is not None else _describe_doubtful_faults(analysis)
+    )
     anomalies = list[Anomaly]()
-    if len(started) > due and not doubts:
-        anomalies += _too_many(analysis, head, started, due)
-    anomalies += _wrong_sizes(analysis, started)
-    if not analysis.run.ending.is_over:
+    if len(started_attempts) > expected_count and not doubts:
+        anomalies += _find_surplus_attempts(
+            analysis, difference_text, started_attempts, expected_count
+        )
+    anomalies += _find_wrong_sizes(analysis, started_attempts)
+    if not analysis.run.ending.has_run_end:
         doubts.append("the run was not seen to its end")
-    if len(started) < due:
-        doubts += _excuses(analysis, head, last=started[-1] if len(started) == due - 1 else None)
-        anomalies += () if doubts else [_too_few(analysis, head, started)]
+    if len(started_attempts) < expected_count:
+        doubts += _describe_excuses(
+            analysis,
+            difference_text,
+            last_attempt=started_attempts[-1]
+            if len(started_attempts) == expected_count - 1
+            else None,
+        )
+        anomalies += (
+            () if doubts else [_build_shortage_anomaly(analysis, difference_text, started_attempts)]
+        )
     return conclude(
         ATTEMPTS,
         anomalies=anomalies,
         doubts=doubts,
-        evidence=len(started),
-        summary=f"{plural(len(started), 'attempt')}, as due",
-        measures={"attempts": len(started)},
+        evidence=len(started_attempts),
+        summary=f"{plural(len(started_attempts), 'attempt')}, as due",
+        measures={"attempts": len(started_attempts)},
     )
 
 
-def _due_attempts(analysis: RunAnalysis) -> int:
+def _count_expected_attempts(analysis: RunAnalysis) -> int:
     if analysis.plan.expect.attempts is not None:
         return analysis.plan.expect.attempts
-    by_itself = len(analysis.joined - set(analysis.hits))
-    raised = analysis.error_was_expected and bool(analysis.hits)
-    return 1 + len(analysis.hits) + by_itself - raised
+    join_count = len(analysis.join_attempts - set(analysis.hits))
+    has_raised = analysis.has_expected_error and bool(analysis.hits)
+    return 1 + len(analysis.hits) + join_count - has_raised
 
 
-def _in_doubt(analysis: RunAnalysis) -> list[str]:
+def _describe_doubtful_faults(analysis: RunAnalysis) -> list[str]:
     return [f"what {s.op} came to is not known" for s in analysis.injections if s.is_in_doubt]
 
 
-def _excuses(analysis: RunAnalysis, head: str, *, last: Attempt | None) -> Iterator[str]:
-    """Yield why attempts may be missing; `last`: the one that alone has no successor."""
-    if analysis.plan.expect.attempts is not None and analysis.excuse is not None:
-        yield f"{head}, but {analysis.excuse}"
-    if analysis.unmet is not None:
-        yield f"{head}: {analysis.unmet}"
-    if last is not None and (cut := _cut_short(analysis, last)):
-        yield f"{head}: {cut}"
+def _describe_excuses(
+    analysis: RunAnalysis, difference_text: str, *, last_attempt: Attempt | None
+) -> Iterator[str]:
+    """Yield why attempts may be missing; `last_attempt`: the one that alone has no successor."""
+    if analysis.plan.expect.attempts is not None and analysis.fault_failure is not None:
+        yield f"{difference_text}, but {analysis.fault_failure}"
+    if analysis.rendezvous_failure is not None:
+        yield f"{difference_text}: {analysis.rendezvous_failure}"
+    if last_attempt is not None and (cutoff := _describe_cutoff(analysis, last_attempt)):
+        yield f"{difference_text}: {cutoff}"
 
 
-def _cut_short(analysis: RunAnalysis, last: Attempt) -> str:
+def _describe_cutoff(analysis: RunAnalysis, last_attempt: Attempt) -> str:
     """Return in words that the run was ended at its limit within a recovery; else an empty text."""
-    deadline, hits = analysis.run.ending.deadline, analysis.hits.get(last.index, ())
-    harmed = [at for injection in hits if (at := injection.hits[last.index]) is not None]
-    if deadline is None or not harmed:
+    deadline, hits = analysis.run.ending.deadline, analysis.hits.get(last_attempt.index, ())
+    fault_times = [
+        fault_time
+        for injection in hits
+        if (fault_time := injection.hit_times_by_attempt[last_attempt.index]) is not None
+    ]
+    if deadline is None or not fault_times:
         return ""
-    waited_s = (analysis.history.time_ns(deadline[0]) - max(harmed)) / 1e9
-    if waited_s > for_recovery(analysis).seconds:
+    waited_s = (analysis.history.time_ns(deadline[0]) - max(fault_times)) / 1e9
+    if waited_s > find_recovery_limit(analysis).seconds:
         return ""
     return f"the run was ended at its limit {waited_s:.0f} s after the last fault"
 
 
-def _too_many(
-    analysis: RunAnalysis, head: str, started: list[Attempt], due: int
+def _find_surplus_attempts(
+    analysis: RunAnalysis,
+    difference_text: str,
+    started_attempts: list[Attempt],
+    expected_count: int,
 ) -> Iterator[Anomaly]:
-    found = [
-        (attempt, before)
-        for before, attempt in pairwise(started)
-        if before.index not in analysis.hits and before.index not in analysis.joined
+    surplus_pairs = [
+        (attempt, previous_attempt)
+        for previous_attempt, attempt in pairwise(started_attempts)
+        if previous_attempt.index not in analysis.hits
+        and previous_attempt.index not in analysis.join_attempts
     ]
-    for attempt, before in found:
+    for attempt, previous_attempt in surplus_pairs:
         assert attempt.group_started is not None
-        why = f": {_first_error(analysis, before.index)}" if before.decisions else ""
+        error = (
+            f": {_find_root_error(analysis, previous_attempt.index)}"
+            if previous_attempt.decisions
+            else ""
+        )
         yield Anomaly(
-            message=f"{head}: nothing was done to attempt {before.index}, and attempt "
-            f"{attempt.index} followed it{why}",
+            message=f"{difference_text}: nothing was done to attempt {previous_attempt.index}, "
+            f"and attempt "
+            f"{attempt.index} followed it{error}",
             events=(attempt.group_started,),
         )
-    if not found:
-        yield Anomaly(message=head, events=tuple(a.group_started or 0 for a in started[due:]))
+    if not surplus_pairs:
+        yield Anomaly(
+            message=difference_text,
+            events=tuple(
+                surplus_attempt.group_started or 0
+                for surplus_attempt in started_attempts[expected_count:]
+            ),
+        )
 
 
-def _wrong_sizes(analysis: RunAnalysis, started: list[Attempt]) -> Iterator[Anomaly]:
-    least, most = _asked_workers(analysis)
-    asked = f"{most} were asked for, and the job does not say that it is elastic"
-    if least < most:
-        asked = f"from {least} to {most} were asked for"
-    for attempt in started:
-        if attempt.places and not least <= len(attempt.places) <= most:
-            count = plural(len(attempt.places), "worker")
-            message = f"attempt {attempt.index} had {count}; {asked}"
+def _find_wrong_sizes(analysis: RunAnalysis, started_attempts: list[Attempt]) -> Iterator[Anomaly]:
+    fewest_workers, most_workers = _find_worker_range(analysis)
+    expectation = f"{most_workers} were asked for, and the job does not say that it is elastic"
+    if fewest_workers < most_workers:
+        expectation = f"from {fewest_workers} to {most_workers} were asked for"
+    for attempt in started_attempts:
+        if (
+            attempt.worker_locations
+            and not fewest_workers <= len(attempt.worker_locations) <= most_workers
+        ):
+            count = plural(len(attempt.worker_locations), "worker")
+            message = f"attempt {attempt.index} had {count}; {expectation}"
             yield Anomaly(message=message, events=(attempt.group_started or 0,))
 
 
-def _asked_workers(analysis: RunAnalysis) -> tuple[int, int]:
+def _find_worker_range(analysis: RunAnalysis) -> tuple[int, int]:
     """Return the fewest and the most workers that `fit()` was called with, or else the plan's."""
     job = analysis.plan.job
-    called = next((event for _, event in analysis.history.of(FitCalled)), None)
-    match called.settings.get("num_workers") if called is not None else None:
+    fit_call = next((event for _, event in analysis.history.select_events(FitCalled)), None)
+    match fit_call.settings.get("num_workers") if fit_call is not None else None:
         case int(count):
             return count, count
         case [int(least), int(most)]:
             return least, most
         case _ if analysis.plan.follows_script:  # it is what the script has
-            first = analysis.run.attempts[0].size
-            return first, first
+            first_size = analysis.run.attempts[0].worker_count
+            return first_size, first_size
         case _:
             return job.min_workers or job.workers, job.workers
 
 
-def _too_few(analysis: RunAnalysis, head: str, started: list[Attempt]) -> Anomaly:
-    indexes = {attempt.index for attempt in started}
+def _build_shortage_anomaly(
+    analysis: RunAnalysis, difference_text: str, started_attempts: list[Attempt]
+) -> Anomaly:
+    attempt_indexes = {attempt.index for attempt in started_attempts}
     for index, hits in sorted(analysis.hits.items()):
-        if index + 1 not in indexes:
+        if index + 1 not in attempt_indexes:
             events = tuple(number for injection in hits for number in injection.events)
-            message = f"{head}: a fault ended attempt {index}, and none followed it"
+            message = f"{difference_text}: a fault ended attempt {index}, and none followed it"
             return Anomaly(message=message, events=events)
-    return Anomaly(message=head)
+    return Anomaly(message=difference_text)
 
 
 # -- charges ---------------------------------------------------------------------------------------
@@ -440,14 +519,14 @@ class Charge:
 
     number: int
     event: FailureDecided
-    spent: int
+    spent_count: int
     #: None if unknown
     limit: int | None
     #: the name of the setting that sets the limit
     setting: str
 
 
-def charges(analysis: RunAnalysis) -> Iterator[Charge]:
+def find_charges(analysis: RunAnalysis) -> Iterator[Charge]:
     """Yield the charges to the two budgets, in order.
 
     The settings in force stand in the call of `fit()`: the script's own, or the plan's in their
@@ -455,25 +534,27 @@ def charges(analysis: RunAnalysis) -> Iterator[Charge]:
     anew. Each agent of torchrun's counts for itself, and one that joins later from 0 (torch 2.13).
     Chaos counts over all starts of a command.
     """
-    calls = list(analysis.history.of(FitCalled))
-    spent: Counter[tuple[str, str | None]] = Counter()
-    limits = _budget_limits(analysis, None)
-    is_ours = analysis.plan.job.facts.counted_by == "chaos"
-    for number, event in analysis.history.of(FailureDecided):
-        while calls and calls[0][0] < number:
-            if not is_ours:
-                spent.clear()
-            limits = _budget_limits(analysis, calls.pop(0)[1])
+    fit_calls = list(analysis.history.select_events(FitCalled))
+    spent_counts: Counter[tuple[str, str | None]] = Counter()
+    limits = _find_budget_limits(analysis, None)
+    is_chaos_count = analysis.plan.job.facts.counted_by == "chaos"
+    for number, event in analysis.history.select_events(FailureDecided):
+        while fit_calls and fit_calls[0][0] < number:
+            if not is_chaos_count:
+                spent_counts.clear()
+            limits = _find_budget_limits(analysis, fit_calls.pop(0)[1])
         if event.decision != "NOOP" and event.charged in SETTINGS:
-            mine = event.charged, event.node_id
-            spent[mine] += 1
+            charge_key = event.charged, event.node_id
+            spent_counts[charge_key] += 1
             setting = analysis.plan.job.facts.settings[event.charged]
-            yield Charge(number, event, spent[mine], limits[event.charged], setting)
+            yield Charge(number, event, spent_counts[charge_key], limits[event.charged], setting)
 
 
-def _budget_limits(analysis: RunAnalysis, called: FitCalled | None) -> Mapping[str, int | None]:
-    planned = analysis.plan.job.failure
-    known = {} if planned is None else planned.model_dump()
-    known |= {} if called is None else called.settings
-    found = {budget: known.get(setting) for budget, setting in SETTINGS.items()}
-    return {budget: n if isinstance(n, int) else None for budget, n in found.items()}
+def _find_budget_limits(
+    analysis: RunAnalysis, fit_call: FitCalled | None
+) -> Mapping[str, int | None]:
+    failure_plan = analysis.plan.job.failure
+    settings = {} if failure_plan is None else failure_plan.model_dump()
+    settings |= {} if fit_call is None else fit_call.settings
+    limits = {budget: settings.get(setting) for budget, setting in SETTINGS.items()}
+    return {budget: limit if isinstance(limit, int) else None for budget, limit in limits.items()}

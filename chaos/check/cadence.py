@@ -14,60 +14,79 @@ from chaos.check.steps import Step
 NAMED_MAX = 3
 
 
-def describe_other_cadences(
-    steps: Sequence[Step],
-    expected: Sequence[Step],
+def describe_cadence_changes(
+    run_steps: Sequence[Step],
+    baseline_steps: Sequence[Step],
     optimizers: Mapping[str, int],
-    earlier: Iterable[Step],
+    earlier_steps: Iterable[Step],
 ) -> Iterator[str]:
     """Yield in words that an optimizer stepped after other batches than in the baseline.
 
-    `steps` are those of an attempt, `expected` the baseline's from the place of its resume on and
-    `earlier` those before it, `optimizers` the baseline's with the number of their steps. Nothing
-    is said where the batches themselves are others, or an optimizer is not the baseline's: its
-    number may be another in another attempt.
+    `run_steps` are those of an attempt, `baseline_steps` the baseline's from the place of its
+    resume on and `earlier_steps` those before it, `optimizers` the baseline's with the number of
+    their steps. Nothing is said where the batches themselves are others, or an optimizer is not the
+    baseline's: its number may be another in another attempt.
     """
-    main = _main_optimizer(steps, optimizers)
-    if main is None:
+    main_optimizer = _find_main_optimizer(run_steps, optimizers)
+    if main_optimizer is None:
         return
-    before = sum(step.done.optimizer == main for step in earlier)
-    batches, due = ([s.inputs for s in of if s.done.optimizer == main] for of in (steps, expected))
-    last = before + min(len(batches), len(due))
-    positions = [_batches_by_optimizer(of, main, before) for of in (steps, expected)]
+    earlier_batches = sum(step.done.optimizer == main_optimizer for step in earlier_steps)
+    run_batches, baseline_batches = (
+        [s.inputs for s in side if s.done.optimizer == main_optimizer]
+        for side in (run_steps, baseline_steps)
+    )
+    batch_limit = earlier_batches + min(len(run_batches), len(baseline_batches))
+    positions = [
+        _count_batches(side, main_optimizer, earlier_batches)
+        for side in (run_steps, baseline_steps)
+    ]
     for name in sorted(positions[0].keys() | positions[1].keys()):
-        here, there = ([at for at in of.get(name, ()) if at < last] for of in positions)
-        if here == there:
+        run_positions, baseline_positions = (
+            [position for position in side.get(name, ()) if position < batch_limit]
+            for side in positions
+        )
+        if run_positions == baseline_positions:
             continue
-        first = max(1, min(set(here) ^ set(there), default=last) - before)
-        if None in batches[:first] or batches[:first] != due[:first]:
+        checked_count = max(
+            1,
+            min(set(run_positions) ^ set(baseline_positions), default=batch_limit)
+            - earlier_batches,
+        )
+        if (
+            None in run_batches[:checked_count]
+            or run_batches[:checked_count] != baseline_batches[:checked_count]
+        ):
             continue
         yield (
-            f"optimizer {name or 0} stepped after {_batch_words(here)}, and in the baseline after "
-            f"{_batch_words(there)}"
+            f"optimizer {name or 0} stepped after {_describe_batches(run_positions)}, and in "
+            f"the baseline after "
+            f"{_describe_batches(baseline_positions)}"
         )
 
 
-def _main_optimizer(steps: Sequence[Step], optimizers: Mapping[str, int]) -> str | None:
+def _find_main_optimizer(steps: Sequence[Step], optimizers: Mapping[str, int]) -> str | None:
     """Return the optimizer that makes most steps in the baseline, the first of several."""
     if len(optimizers) < 2 or any(s.done.optimizer not in optimizers for s in steps):  # noqa: PLR2004
         return None
     return min(optimizers, key=lambda name: (-optimizers[name], name))
 
 
-def _batches_by_optimizer(steps: Sequence[Step], main: str, before: int) -> dict[str, list[int]]:
+def _count_batches(
+    steps: Sequence[Step], main_optimizer: str, batch_count: int
+) -> dict[str, list[int]]:
     """Return for each other optimizer the number of batches made before each of its steps."""
-    found: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}
     for step in steps:
-        if step.done.optimizer == main:
-            before += 1
+        if step.done.optimizer == main_optimizer:
+            batch_count += 1
         else:
-            found.setdefault(step.done.optimizer, []).append(before)
-    return found
+            counts.setdefault(step.done.optimizer, []).append(batch_count)
+    return counts
 
 
-def _batch_words(batches: Sequence[int]) -> str:
+def _describe_batches(batches: Sequence[int]) -> str:
     if not batches:
         return "no batch"
-    named = ", ".join(map(str, batches[:NAMED_MAX]))
-    more = " …" * (len(batches) > NAMED_MAX)
-    return f"{'batch' if len(batches) == 1 else 'batches'} {named}{more}"
+    numbers = ", ".join(map(str, batches[:NAMED_MAX]))
+    ellipsis = " …" * (len(batches) > NAMED_MAX)
+    return f"{'batch' if len(batches) == 1 else 'batches'} {numbers}{ellipsis}"

@@ -9,30 +9,30 @@ from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.divergence import divergence
+from chaos.check.divergence import find_divergence
 from chaos.check.resumes import is_resumed
 from chaos.model.event import CensusTaken, Held, LoopBody, NamesGiven
 from chaos.model.events.state import IN_LOADER
 from chaos.model.history import History
-from chaos.model.places import AttemptRank, Place
-from chaos.words import plural
+from chaos.model.places import AttemptRank, TrainingPlace
+from chaos.wording import plural
 
 NAMED_MAX = 3
 #: the generators of modules, which are parts of the state, that a run can be given
 GIVEN_BACK = frozenset({"rng.torch", "rng.numpy", "rng.python"})
 _Values: TypeAlias = Mapping[str, Held]
-_Taken: TypeAlias = Mapping[Place, _Values]
+_Censuses: TypeAlias = Mapping[TrainingPlace, _Values]
 
 
-class Candidate(NamedTuple):
+class CensusDifference(NamedTuple):
     """A value that differs."""
 
     path: str
     #: numbers in words; empty where they have none
-    ours: str
-    due: str
+    run_text: str
+    baseline_text: str
     #: it is what the job began with
-    is_first: bool
+    is_initial: bool
 
     @property
     def name(self) -> str:
@@ -46,27 +46,32 @@ class Candidate(NamedTuple):
         return self.path.endswith(IN_LOADER)
 
     @property
-    def lasts(self) -> bool:
+    def is_lasting(self) -> bool:
         """Whether it is certain that it is not of one step alone, as a variable may be."""
-        return self.is_first or "." in self.path
+        return self.is_initial or "." in self.path
 
     def __str__(self) -> str:
-        if self.ours and self.due:
-            first = ", its first value," if self.is_first else ""
-            return f"{self.name} was {self.ours}{first} and {self.due} in the baseline"
-        first = "at its first value, and " if self.is_first else ""
-        return f"{self.name} was {first}not the baseline's"
+        if self.run_text and self.baseline_text:
+            initial_text = ", its first value," if self.is_initial else ""
+            return (
+                f"{self.name} was {self.run_text}{initial_text} and {self.baseline_text} in "
+                f"the baseline"
+            )
+        initial_text = "at its first value, and " if self.is_initial else ""
+        return f"{self.name} was {initial_text}not the baseline's"
 
 
-def shared_generators(analysis: RunAnalysis) -> tuple[Candidate, ...]:
+def find_shared_generators(analysis: RunAnalysis) -> tuple[CensusDifference, ...]:
     """Return the generators of modules that did not come back at the resume."""
-    attempt = resume_of(analysis).attempt
-    lost = [r for r in analysis.components if r.is_broken and r.component in GIVEN_BACK]
-    rows = {row.component: row for row in lost if row.attempt == attempt}.values()
-    return tuple(Candidate(r.component, "", "", is_first=r.standing == "reset") for r in rows)
+    attempt = find_examined_resume(analysis).attempt
+    broken_rows = [r for r in analysis.state_rows if r.is_broken and r.component in GIVEN_BACK]
+    rows = {row.component: row for row in broken_rows if row.attempt == attempt}.values()
+    return tuple(
+        CensusDifference(r.component, "", "", is_initial=r.standing == "reset") for r in rows
+    )
 
 
-def candidates(analysis: RunAnalysis) -> tuple[Candidate, ...]:
+def find_candidates(analysis: RunAnalysis) -> tuple[CensusDifference, ...]:
     """Return what differs at the resume before the first number that does, the likeliest first.
 
     At the first resume where no number differs: so it is where epochs or files are others.
@@ -75,10 +80,10 @@ def candidates(analysis: RunAnalysis) -> tuple[Candidate, ...]:
     baseline, and is another one at the resume, on any rank. Values at which the job began come
     first, and of them numbers.
     """
-    return _candidates(analysis, resume_of(analysis), None)
+    return _find_candidates(analysis, find_examined_resume(analysis), None)
 
 
-def candidates_at_loops(analysis: RunAnalysis) -> tuple[Candidate, ...]:
+def find_loop_candidates(analysis: RunAnalysis) -> tuple[CensusDifference, ...]:
     """Return what differs where the bodies of loops begin at a resume, by runs that looked there.
 
     What differs there is nearer to the cause than what differs before the first forward call: what
@@ -86,146 +91,177 @@ def candidates_at_loops(analysis: RunAnalysis) -> tuple[Candidate, ...]:
     earliest moment comes first. Within an epoch an outer loop began at another moment than in the
     baseline, and what differs in it comes last.
     """
-    resume = resume_of(analysis)
+    resume = find_examined_resume(analysis)
     steps = {
         event.loop: event.step
-        for _, event in reversed([*analysis.history.of(CensusTaken)])
+        for _, event in reversed([*analysis.history.select_events(CensusTaken)])
         if event.loop is not None and event.attempt == resume.attempt
     }
     loops = sorted(steps, reverse=any(steps.values()))
-    found = (_candidates(analysis, resume, loop) for loop in loops)
-    by_path: dict[str, Candidate] = {}
-    for value in chain.from_iterable(found):
-        by_path.setdefault(value.path, value)
+    loop_candidates = (_find_candidates(analysis, resume, loop) for loop in loops)
+    by_path: dict[str, CensusDifference] = {}
+    for candidate in chain.from_iterable(loop_candidates):
+        by_path.setdefault(candidate.path, candidate)
     return tuple(by_path.values())
 
 
-def _candidates(
+def _find_candidates(
     analysis: RunAnalysis, resume: AttemptRank, loop: int | None
-) -> tuple[Candidate, ...]:
+) -> tuple[CensusDifference, ...]:
     attempt, rank = resume
     if attempt == 0:
         return ()
-    taken = (e.rank for _, e in analysis.history.of(CensusTaken) if e.attempt == attempt)
-    found: dict[str, Candidate] = {}
-    for one in sorted(set(taken), key=lambda one: (one != rank, one)):
-        for value in _of_rank(analysis, AttemptRank(attempt, one), loop):
-            found.setdefault(value.path, value)
-    return tuple(sorted(found.values(), key=_unlikely))
+    census_ranks = (
+        e.rank for _, e in analysis.history.select_events(CensusTaken) if e.attempt == attempt
+    )
+    candidates_by_path: dict[str, CensusDifference] = {}
+    for census_rank in sorted(
+        set(census_ranks), key=lambda census_rank: (census_rank != rank, census_rank)
+    ):
+        for candidate in _find_rank_candidates(analysis, AttemptRank(attempt, census_rank), loop):
+            candidates_by_path.setdefault(candidate.path, candidate)
+    return tuple(sorted(candidates_by_path.values(), key=_sort_key))
 
 
-def _of_rank(analysis: RunAnalysis, resume: AttemptRank, loop: int | None) -> list[Candidate]:
-    counterpart, (attempt, rank) = analysis.counterpart, resume
-    if counterpart is None:
+def _find_rank_candidates(
+    analysis: RunAnalysis, resume: AttemptRank, loop: int | None
+) -> list[CensusDifference]:
+    baseline, (attempt, rank) = analysis.aligned_baseline, resume
+    if baseline is None:
         return []
-    theirs = _taken(counterpart, 0, rank, loop=loop)
-    ours = next(iter(_taken(analysis.history, attempt, rank, loop=loop).items()), None)
-    if ours is None or ours[0] not in theirs:
+    baseline_censuses = _collect_censuses(baseline, 0, rank, loop=loop)
+    first_census = next(
+        iter(_collect_censuses(analysis.history, attempt, rank, loop=loop).items()), None
+    )
+    if first_census is None or first_census[0] not in baseline_censuses:
         return []
-    place, mine = ours
-    due, began = theirs[place], next(iter(theirs.values()))
-    repeated = _repeated(_taken(analysis.history, 0, rank, loop=loop, until=analysis.began), theirs)
+    training_place, run_values = first_census
+    baseline_values, initial_values = (
+        baseline_censuses[training_place],
+        next(iter(baseline_censuses.values())),
+    )
+    repeatable_paths = _find_repeatable_paths(
+        _collect_censuses(analysis.history, 0, rank, loop=loop, end_number=analysis.fault_start),
+        baseline_censuses,
+    )
     return [
-        Candidate(path, held.text, due[path].text, _is(began, held))
-        for path, held in mine.items()
-        if path in repeated
-        and path in due
+        CensusDifference(
+            path, value.text, baseline_values[path].text, _has_value(initial_values, value)
+        )
+        for path, value in run_values.items()
+        if path in repeatable_paths
+        and path in baseline_values
         and path not in GIVEN_BACK
-        and not _is(due, held)
-        and _moves(path, theirs)
+        and not _has_value(baseline_values, value)
+        and _is_changing(path, baseline_censuses)
     ]
 
 
-def _unlikely(one: Candidate) -> tuple[bool, bool, bool]:
+def _sort_key(candidate: CensusDifference) -> tuple[bool, bool, bool]:
     # An object's attribute stays from step to step, where a variable may be set before its use.
-    return not one.is_first, not (one.ours and one.due), "." not in one.path
-
-
-def resumes(analysis: RunAnalysis) -> dict[int, Place]:
-    """Return the place of each resume from the first on that training did not survive."""
-    since = max(1, resume_of(analysis).attempt)
-    found: dict[int, Place] = {}
-    for _, event in analysis.history.of(CensusTaken):
-        if event.attempt >= since and event.loop is None:
-            found.setdefault(event.attempt, Place(event.epoch, event.step))
-    return found
-
-
-def first_place(analysis: RunAnalysis) -> Place | None:
-    """Return the place of the baseline's first census; None without one."""
-    counterpart = analysis.counterpart
-    taken = () if counterpart is None else counterpart.of(CensusTaken)
-    return next((Place(event.epoch, event.step) for _, event in taken), None)
-
-
-def resume_of(analysis: RunAnalysis) -> AttemptRank:
-    """Return the attempt whose resume is looked at, and the rank; attempt 0 if there is none."""
-    first = divergence(analysis)
-    if first is not None:
-        return AttemptRank(first.attempt, first.rank or 0)
-    resumed = (r.attempt.index for r in analysis.restarts if is_resumed(analysis, r))
-    return AttemptRank(next(resumed, 0), 0)
-
-
-def left_out(analysis: RunAnalysis) -> tuple[str, ...]:
-    """Return the paths of what a census of the baseline did not read."""
-    counterpart = analysis.counterpart
-    taken = () if counterpart is None else counterpart.of(CensusTaken)
-    return tuple(dict.fromkeys(path for _, event in taken for path in event.left_out))
-
-
-def loops(analysis: RunAnalysis) -> tuple[LoopBody, ...]:
-    """Return the loops in which the job calls its model, the outermost first."""
-    counterpart = analysis.counterpart
-    named = () if counterpart is None else counterpart.of(NamesGiven)
-    return next((event.loops for _, event in named), ())
-
-
-def in_words(found: tuple[Candidate, ...]) -> str:
-    """Return the values as the end of a sentence; an empty text for none."""
-    if not found:
-        return ""
-    more = len(found) - NAMED_MAX
-    named = [*map(str, found[:NAMED_MAX])]
-    named += [f"so were {plural(more, 'more value')}"] if more > 0 else []
-    return f"; at the resume {', '.join(named)}"
-
-
-def _taken(
-    history: History, attempt: int, rank: int, *, loop: int | None, until: int | None = None
-) -> dict[Place, _Values]:
-    """Return the censuses of a rank in an attempt, oldest first: those of one moment."""
-    found: dict[Place, _Values] = {}
-    values: dict[str, Held] = {}
-    for number, event in history.of(CensusTaken):
-        of = (event.attempt, event.rank, event.loop)
-        if of == (attempt, rank, loop) and (until is None or number < until):
-            if loop is not None:
-                values = {}
-            gone = frozenset(event.gone)
-            values = {path: held for path, held in values.items() if path not in gone}
-            values |= {held.path: held for held in event.held}
-            found[Place(event.epoch, event.step)] = values
-    return found
-
-
-def _repeated(before: _Taken, theirs: _Taken) -> frozenset[str]:
-    """Return the values that are the baseline's wherever both were seen before the first fault."""
-    paths = {path for values in before.values() for path in values}
-    both = [(values, theirs[place]) for place, values in before.items() if place in theirs]
-    return frozenset(
-        path
-        for path in paths
-        if any(path in mine and path in due for mine, due in both)
-        and all(_is(due, mine[path]) for mine, due in both if path in mine and path in due)
+    return (
+        not candidate.is_initial,
+        not (candidate.run_text and candidate.baseline_text),
+        "." not in candidate.path,
     )
 
 
-def _is(values: _Values, held: Held) -> bool:
-    return held.path in values and values[held.path].digest == held.digest
+def find_resume_places(analysis: RunAnalysis) -> dict[int, TrainingPlace]:
+    """Return the place of each resume from the first on that training did not survive."""
+    first_attempt = max(1, find_examined_resume(analysis).attempt)
+    resume_places: dict[int, TrainingPlace] = {}
+    for _, event in analysis.history.select_events(CensusTaken):
+        if event.attempt >= first_attempt and event.loop is None:
+            resume_places.setdefault(event.attempt, TrainingPlace(event.epoch, event.step))
+    return resume_places
 
 
-def _moves(path: str, taken: _Taken) -> bool:
+def find_first_place(analysis: RunAnalysis) -> TrainingPlace | None:
+    """Return the place of the baseline's first census; None without one."""
+    baseline = analysis.aligned_baseline
+    censuses = () if baseline is None else baseline.select_events(CensusTaken)
+    return next((TrainingPlace(event.epoch, event.step) for _, event in censuses), None)
+
+
+def find_examined_resume(analysis: RunAnalysis) -> AttemptRank:
+    """Return the attempt whose resume is looked at, and the rank; attempt 0 if there is none."""
+    differing_number = find_divergence(analysis)
+    if differing_number is not None:
+        return AttemptRank(differing_number.attempt, differing_number.rank or 0)
+    resumed_attempts = (r.attempt.index for r in analysis.restarts if is_resumed(analysis, r))
+    return AttemptRank(next(resumed_attempts, 0), 0)
+
+
+def find_unread_paths(analysis: RunAnalysis) -> tuple[str, ...]:
+    """Return the paths of what a census of the baseline did not read."""
+    baseline = analysis.aligned_baseline
+    censuses = () if baseline is None else baseline.select_events(CensusTaken)
+    return tuple(dict.fromkeys(path for _, event in censuses for path in event.left_out))
+
+
+def find_model_loops(analysis: RunAnalysis) -> tuple[LoopBody, ...]:
+    """Return the loops in which the job calls its model, the outermost first."""
+    baseline = analysis.aligned_baseline
+    name_events = () if baseline is None else baseline.select_events(NamesGiven)
+    return next((event.loops for _, event in name_events), ())
+
+
+def describe_candidates(candidates: tuple[CensusDifference, ...]) -> str:
+    """Return the values as the end of a sentence; an empty text for none."""
+    if not candidates:
+        return ""
+    hidden_count = len(candidates) - NAMED_MAX
+    descriptions = [*map(str, candidates[:NAMED_MAX])]
+    descriptions += [f"so were {plural(hidden_count, 'more value')}"] if hidden_count > 0 else []
+    return f"; at the resume {', '.join(descriptions)}"
+
+
+def _collect_censuses(
+    history: History, attempt: int, rank: int, *, loop: int | None, end_number: int | None = None
+) -> dict[TrainingPlace, _Values]:
+    """Return the censuses of a rank in an attempt, oldest first: those of one moment."""
+    censuses: dict[TrainingPlace, _Values] = {}
+    values: dict[str, Held] = {}
+    for number, event in history.select_events(CensusTaken):
+        census_key = (event.attempt, event.rank, event.loop)
+        if census_key == (attempt, rank, loop) and (end_number is None or number < end_number):
+            if loop is not None:
+                values = {}
+            removed_paths = frozenset(event.gone)
+            values = {path: value for path, value in values.items() if path not in removed_paths}
+            values |= {value.path: value for value in event.held}
+            censuses[TrainingPlace(event.epoch, event.step)] = values
+    return censuses
+
+
+def _find_repeatable_paths(run_censuses: _Censuses, baseline_censuses: _Censuses) -> frozenset[str]:
+    """Return the values that are the baseline's wherever both were seen before the first fault."""
+    paths = {path for values in run_censuses.values() for path in values}
+    value_pairs = [
+        (values, baseline_censuses[place])
+        for place, values in run_censuses.items()
+        if place in baseline_censuses
+    ]
+    return frozenset(
+        path
+        for path in paths
+        if any(
+            path in run_values and path in baseline_values
+            for run_values, baseline_values in value_pairs
+        )
+        and all(
+            _has_value(baseline_values, run_values[path])
+            for run_values, baseline_values in value_pairs
+            if path in run_values and path in baseline_values
+        )
+    )
+
+
+def _has_value(values: _Values, value: Held) -> bool:
+    return value.path in values and values[value.path].digest == value.digest
+
+
+def _is_changing(path: str, censuses: _Censuses) -> bool:
     # What a loader's processes were given stays there, while it moves where they were started.
     path = path.removesuffix(IN_LOADER)
-    return len({values[path].digest for values in taken.values() if path in values}) > 1
+    return len({values[path].digest for values in censuses.values() if path in values}) > 1

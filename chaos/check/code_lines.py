@@ -3,130 +3,162 @@
 from collections.abc import Iterator, Sequence
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.census import Candidate, resume_of
+from chaos.check.census import CensusDifference, find_examined_resume
 from chaos.check.diagnosis import CAUSES, EFFECTS
-from chaos.check.fix_hints import is_unseen
+from chaos.check.fix_hints import is_unexplained
 from chaos.model.diagnosis import Resume
 from chaos.model.event import CodeLine, FileSaved, NamesGiven
 from chaos.model.events.state import IN_LOADER
 from chaos.model.history import History
 from chaos.model.verdict import CheckResult, JobLine, Role
-from chaos.words import listed
+from chaos.wording import join_names
 
 _EACH_MAX = 2  # lines that save, and lines that read
 _MADE_MAX = 3
 
 
-def code_lines(
+def find_code_lines(
     analysis: RunAnalysis, broken: CheckResult | None, resumes: Sequence[Resume]
 ) -> tuple[JobLine, ...]:
     """Return the lines behind the first broken check; none where no resume is wrong."""
     if broken is None or broken.check not in (*CAUSES, *EFFECTS):
         return ()
-    attempt = _attempt(analysis, resumes)
+    attempt = _find_wrong_attempt(analysis, resumes)
     if attempt is None:
         return ()
     # Of a part that may have been saved as it was it is not said that it belongs in a save.
-    lost = (a for a in broken.anomalies if not is_unseen(a.message))
-    parts = [part for anomaly in lost for part in anomaly.parts]
-    return *_made(analysis, parts), *_files(analysis, attempt)
+    visible_anomalies = (a for a in broken.anomalies if not is_unexplained(a.message))
+    parts = [part for anomaly in visible_anomalies for part in anomaly.parts]
+    return *_find_part_lines(analysis, parts), *_find_file_lines(analysis, attempt)
 
 
-def lines_of_values(
-    analysis: RunAnalysis, values: Sequence[Candidate], lines: Sequence[JobLine]
+def find_value_lines(
+    analysis: RunAnalysis, values: Sequence[CensusDifference], lines: Sequence[JobLine]
 ) -> tuple[JobLine, ...]:
     """Return the lines of a run with those that made these values in place of those of parts."""
-    made = _names(analysis)
-    if made is None:
+    object_names = _find_object_names(analysis)
+    if object_names is None:
         return tuple(lines)
-    found: dict[CodeLine, list[str]] = {}
+    paths_by_line: dict[CodeLine, list[str]] = {}
     # A value of one step alone was computed from the others that are lost.
-    for value in [value for value in values if value.lasts] or values:
-        if (code := _made_in(made, value.path.removesuffix(IN_LOADER))) is not None:
+    for candidate in [candidate for candidate in values if candidate.is_lasting] or values:
+        if (
+            source_line := _find_source_line(object_names, candidate.path.removesuffix(IN_LOADER))
+        ) is not None:
             # What a loader's processes were started with belongs in no save.
-            found.setdefault(code, []).extend(() if value.is_copy else (value.path,))
-    first = [_line(analysis, "made", code, paths) for code, paths in found.items()]
-    return (*first[:_MADE_MAX], *(line for line in lines if line.role != "made"))
+            paths_by_line.setdefault(source_line, []).extend(
+                () if candidate.is_copy else (candidate.path,)
+            )
+    value_lines = [
+        _build_line(analysis, "made", source_line, paths)
+        for source_line, paths in paths_by_line.items()
+    ]
+    return (*value_lines[:_MADE_MAX], *(line for line in lines if line.role != "made"))
 
 
-def belongs(lines: Sequence[JobLine]) -> str:
+def describe_save_contents(lines: Sequence[JobLine]) -> str:
     """Return in a sentence what belongs in the lines that save and read; empty if not known."""
-    made = [line for line in lines if line.names]
-    roles = {line.role: line for line in reversed(lines)}
-    if not made or "saved" not in roles:
+    named_lines = [line for line in lines if line.names]
+    lines_by_role = {line.role: line for line in reversed(lines)}
+    if not named_lines or "saved" not in lines_by_role:
         return ""
-    is_whole = all(line.part for line in made)
-    what = [f"`{name}{'.state_dict()' * is_whole}`" for line in made for name in line.names]
-    belong, it = ("belongs", "it") if len(what) == 1 else ("belong", "them")
-    text = f"{listed(what)} {belong} in what {roles['saved'].where} saves"
-    if "read" in roles:
-        how = f"`load_state_dict` takes {it}" if is_whole else f"the job sets {it} again"
-        text += f", and {how} after {roles['read'].where}"
+    has_parts = all(line.part for line in named_lines)
+    expressions = [
+        f"`{name}{'.state_dict()' * has_parts}`" for line in named_lines for name in line.names
+    ]
+    verb, pronoun = ("belongs", "it") if len(expressions) == 1 else ("belong", "them")
+    text = f"{join_names(expressions)} {verb} in what {lines_by_role['saved'].location} saves"
+    if "read" in lines_by_role:
+        instruction = (
+            f"`load_state_dict` takes {pronoun}" if has_parts else f"the job sets {pronoun} again"
+        )
+        text += f", and {instruction} after {lines_by_role['read'].location}"
     return text
 
 
-def _made_in(names: NamesGiven, path: str) -> CodeLine | None:
+def _find_source_line(names: NamesGiven, path: str) -> CodeLine | None:
     """Return the line that made the object that has a value, or else that gives it its name."""
-    holder = path.rpartition(".")[0]
-    return names.lines.get(holder) or names.lines.get(path)
+    owner = path.rpartition(".")[0]
+    return names.lines.get(owner) or names.lines.get(path)
 
 
-def _made(analysis: RunAnalysis, parts: Sequence[str]) -> Iterator[JobLine]:
-    names = _names(analysis)
-    heads = dict.fromkeys(head for part in parts if (head := _head(part, names)))
-    for head in list(heads)[:_MADE_MAX]:
+def _find_part_lines(analysis: RunAnalysis, parts: Sequence[str]) -> Iterator[JobLine]:
+    names = _find_object_names(analysis)
+    owners = dict.fromkeys(owner for part in parts if (owner := _find_owner(part, names)))
+    for owner in list(owners)[:_MADE_MAX]:
         assert names is not None
-        path = names.parts[head]
-        yield _line(analysis, "made", names.lines[path], [path], head)
+        path = names.parts[owner]
+        yield _build_line(analysis, "made", names.lines[path], [path], owner)
 
 
-def _head(part: str, names: NamesGiven | None) -> str:
+def _find_owner(part: str, names: NamesGiven | None) -> str:
     """Return the object that a part of the state is of, if the line that made it is known."""
-    known = () if names is None else names.parts
-    fits = (head for head in known if part == head or part.startswith(f"{head}."))
-    return max(fits, key=len, default="")
+    known_parts = () if names is None else names.parts
+    matching_owners = (
+        owner for owner in known_parts if part == owner or part.startswith(f"{owner}.")
+    )
+    return max(matching_owners, key=len, default="")
 
 
-def _names(analysis: RunAnalysis) -> NamesGiven | None:
-    both: tuple[History | None, ...] = (analysis.history, analysis.counterpart)
-    return next((e for of in both if of is not None for _, e in of.of(NamesGiven)), None)
+def _find_object_names(analysis: RunAnalysis) -> NamesGiven | None:
+    histories: tuple[History | None, ...] = (analysis.history, analysis.aligned_baseline)
+    return next(
+        (
+            event
+            for history in histories
+            if history is not None
+            for _, event in history.select_events(NamesGiven)
+        ),
+        None,
+    )
 
 
-def _attempt(analysis: RunAnalysis, resumes: Sequence[Resume]) -> int | None:
+def _find_wrong_attempt(analysis: RunAnalysis, resumes: Sequence[Resume]) -> int | None:
     """Return the first attempt whose resume is wrong."""
-    unsound = next((resume.attempt for resume in resumes if not resume.sound), None)
-    if unsound is not None:
-        return unsound
-    return resume_of(analysis).attempt or None
+    wrong_attempt = next((resume.attempt for resume in resumes if not resume.sound), None)
+    if wrong_attempt is not None:
+        return wrong_attempt
+    return find_examined_resume(analysis).attempt or None
 
 
-def _files(analysis: RunAnalysis, attempt: int) -> Iterator[JobLine]:
+def _find_file_lines(analysis: RunAnalysis, attempt: int) -> Iterator[JobLine]:
     """Yield the lines that saved and that read the files of an attempt, of its first rank."""
     files = analysis.run.files
-    ranks = sorted(rank for of, rank in files.loads if of == attempt)
-    loads = files.loads_of(attempt, ranks[0]) if ranks else ()
-    origins = [(load, files.origin(load)) for _, load in loads]
-    saves = [analysis.history[save.number].what for _, save in origins if save is not None]
+    ranks = sorted(rank for load_attempt, rank in files.loads if load_attempt == attempt)
+    loads = files.select_loads(attempt, ranks[0]) if ranks else ()
+    origins = [(load, files.find_origin(load)) for _, load in loads]
+    saves = [analysis.history[save.number].event for _, save in origins if save is not None]
     if not saves:
-        before = [e for _, e in analysis.history.of(FileSaved) if e.attempt < attempt]
-        saves = list(before[-1:])
-    saved = [save.code for save in saves if isinstance(save, FileSaved)]
-    read = [load.code for load, save in origins if save is not None]
-    roles: tuple[tuple[Role, Sequence[CodeLine | None]], ...] = (("saved", saved), ("read", read))
-    for role, codes in roles:
-        for code in list(dict.fromkeys(filter(None, codes)))[:_EACH_MAX]:
-            yield _line(analysis, role, code)
+        earlier_saves = [
+            event
+            for _, event in analysis.history.select_events(FileSaved)
+            if event.attempt < attempt
+        ]
+        saves = list(earlier_saves[-1:])
+    save_lines = [save.code for save in saves if isinstance(save, FileSaved)]
+    load_lines = [load.code for load, save in origins if save is not None]
+    lines_by_role: tuple[tuple[Role, Sequence[CodeLine | None]], ...] = (
+        ("saved", save_lines),
+        ("read", load_lines),
+    )
+    for role, source_lines in lines_by_role:
+        for source_line in list(dict.fromkeys(filter(None, source_lines)))[:_EACH_MAX]:
+            yield _build_line(analysis, role, source_line)
 
 
-def _line(
-    analysis: RunAnalysis, role: Role, code: CodeLine, names: Sequence[str] = (), part: str = ""
+def _build_line(
+    analysis: RunAnalysis,
+    role: Role,
+    source_line: CodeLine,
+    names: Sequence[str] = (),
+    part: str = "",
 ) -> JobLine:
     return JobLine(
         role=role,
         names=tuple(names),
         part=part,
-        file=code.file.removeprefix(f"{analysis.plan.cwd.rstrip('/')}/"),
-        line=code.line,
-        first=code.first,
-        around=code.around,
+        file=source_line.file.removeprefix(f"{analysis.plan.cwd.rstrip('/')}/"),
+        line=source_line.line,
+        first=source_line.first,
+        around=source_line.around,
     )

@@ -22,7 +22,7 @@ from chaos.check.steps import Step, Steps
 from chaos.model.places import RankEpoch
 
 
-class Pair(Protocol):
+class ValuePair(Protocol):
     """A value of the run, and the baseline's at the same place."""
 
     @property
@@ -34,66 +34,74 @@ class Pair(Protocol):
         """Its place in training, and what decides between two at one place."""
 
 
-P = TypeVar("P", bound=Pair)
+P = TypeVar("P", bound=ValuePair)
 
 
 @dataclass(frozen=True)
-class Tally(Generic[P]):
+class PairTally(Generic[P]):
     """Counted pairs: the number compared, those that differ, and the names of those that do not."""
 
-    compared: int
-    differing: Sequence[P]
-    same: frozenset[Hashable] = frozenset()
+    compared_count: int
+    differing_pairs: Sequence[P]
+    equal_names: frozenset[Hashable] = frozenset()
 
     @classmethod
-    def of(cls, pairs: Iterable[P], equal: Callable[[P], bool], *, at_a_glance: int = 0) -> Self:
-        """Compare pairs, in any order; `at_a_glance`: the number of others known to be equal."""
-        compared, differing, same = at_a_glance, list[P](), set[Hashable]()
+    def from_pairs(
+        cls, pairs: Iterable[P], is_equal: Callable[[P], bool], *, equal_count: int = 0
+    ) -> Self:
+        """Compare pairs, in any order; `equal_count`: the number of others known to be equal."""
+        compared_count, differing_pairs, equal_names = equal_count, list[P](), set[Hashable]()
         for pair in pairs:
-            compared += 1
-            if equal(pair):
-                same.add(pair.name)
+            compared_count += 1
+            if is_equal(pair):
+                equal_names.add(pair.name)
             else:
-                differing.append(pair)
-        return cls(compared, differing, frozenset(same))
+                differing_pairs.append(pair)
+        return cls(compared_count, differing_pairs, frozenset(equal_names))
 
     @cached_property
-    def other(self) -> frozenset[Hashable]:
+    def differing_names(self) -> frozenset[Hashable]:
         """The names of values that differ."""
-        return frozenset(pair.name for pair in self.differing)
+        return frozenset(pair.name for pair in self.differing_pairs)
 
     @cached_property
-    def first(self) -> P | None:
+    def earliest_pair(self) -> P | None:
         """The earliest pair that differs."""
-        return min(self.differing, key=lambda pair: pair.order, default=None)
+        return min(self.differing_pairs, key=lambda pair: pair.order, default=None)
 
 
 @dataclass(frozen=True)
-class Comparison(Generic[P]):
+class ControlledComparison(Generic[P]):
     """Pairs from after the fault, compared in the light of a control."""
 
-    control: Tally[P]
-    compared: int
-    proven: Tally[P]
-    unproven: frozenset[Hashable]
-    unstable: frozenset[Hashable]
+    control: PairTally[P]
+    compared_count: int
+    proven: PairTally[P]
+    unproven_names: frozenset[Hashable]
+    unstable_names: frozenset[Hashable]
 
 
-def compare(pairs: Iterable[P], equal: Callable[[P], bool], *, control: Tally[P]) -> Comparison[P]:
+def compare_pairs(
+    pairs: Iterable[P], is_equal: Callable[[P], bool], *, control: PairTally[P]
+) -> ControlledComparison[P]:
     """Compare pairs from after the fault, as far as the control shows that they repeat."""
     # A name that differs without any fault proves nothing after one: the job does not repeat it.
     # A name that the control never saw may repeat or not. If it differs now, it is in doubt.
-    every = list(pairs)
-    kept = [pair for pair in every if pair.name not in control.other]
-    unproven = frozenset(
-        pair.name for pair in kept if pair.name not in control.same and not equal(pair)
+    all_pairs = list(pairs)
+    stable_pairs = [pair for pair in all_pairs if pair.name not in control.differing_names]
+    unproven_names = frozenset(
+        pair.name
+        for pair in stable_pairs
+        if pair.name not in control.equal_names and not is_equal(pair)
     )
-    return Comparison(
+    return ControlledComparison(
         control=control,
-        compared=len(kept),
-        proven=Tally.of((pair for pair in kept if pair.name not in unproven), equal),
-        unproven=unproven,
-        unstable=frozenset(pair.name for pair in every) & control.other,
+        compared_count=len(stable_pairs),
+        proven=PairTally.from_pairs(
+            (pair for pair in stable_pairs if pair.name not in unproven_names), is_equal
+        ),
+        unproven_names=unproven_names,
+        unstable_names=frozenset(pair.name for pair in all_pairs) & control.differing_names,
     )
 
 
@@ -101,71 +109,81 @@ def compare(pairs: Iterable[P], equal: Callable[[P], bool], *, control: Tally[P]
 
 
 @dataclass(frozen=True)
-class Aligned:
+class AlignedSteps:
     """Steps of one rank and epoch, each with the baseline's at its place, None without one.
 
     Almost all are equal, so whole epochs are compared at once.
     """
 
-    ours: Steps
-    theirs: Sequence[Step | None]
+    run_steps: Steps
+    baseline_steps: Sequence[Step | None]
 
     @property
     def key(self) -> RankEpoch:
-        return RankEpoch(self.ours[0].rank, self.ours[0].epoch)
+        return RankEpoch(self.run_steps[0].rank, self.run_steps[0].epoch)
 
     @cached_property
     def has_equal_losses(self) -> bool:
         """Whether all losses are there, and equal to the last bit."""
-        due = [None if s is None else s.done.losses for s in self.theirs]
-        return all(self.ours.losses) and self.ours.losses == due
+        baseline_losses = [None if s is None else s.done.losses for s in self.baseline_steps]
+        return all(self.run_steps.losses) and self.run_steps.losses == baseline_losses
 
     @cached_property
     def has_equal_inputs(self) -> bool:
         """Whether all inputs were watched, and are equal."""
-        due = [None if s is None else s.done.inputs for s in self.theirs]
-        return self.ours.are_watched and self.ours.inputs == due
+        baseline_inputs = [None if s is None else s.done.inputs for s in self.baseline_steps]
+        return self.run_steps.are_watched and self.run_steps.inputs == baseline_inputs
 
     def pairs(self) -> Iterator[tuple[Step, Step | None]]:
-        return zip(self.ours, self.theirs, strict=True)
+        return zip(self.run_steps, self.baseline_steps, strict=True)
 
 
-def surviving(
-    ours: Lineage, theirs: Lineage, *, without: Collection[int] = ()
-) -> tuple[Aligned, ...]:
-    """Align the steps of a lineage, in its order, apart from those of the attempts `without`."""
-    groups: Iterable[Steps] = ours.steps.values()
-    if without:
-        groups = (Steps(s for s in steps if s.attempt not in without) for steps in groups)
-    return tuple(_aligned(steps, theirs) for steps in groups if steps)
+def align_surviving_steps(
+    run_lineage: Lineage, baseline_lineage: Lineage, *, excluded_attempts: Collection[int] = ()
+) -> tuple[AlignedSteps, ...]:
+    """Align the steps of a lineage, in its order, apart from those of `excluded_attempts`."""
+    groups: Iterable[Steps] = run_lineage.steps.values()
+    if excluded_attempts:
+        groups = (Steps(s for s in steps if s.attempt not in excluded_attempts) for steps in groups)
+    return tuple(_align_steps(steps, baseline_lineage) for steps in groups if steps)
 
 
-def before(attempts: Iterable[Attempt], theirs: Lineage, *, began: int) -> tuple[Aligned, ...]:
+def align_control_steps(
+    attempts: Iterable[Attempt], baseline_lineage: Lineage, *, fault_start: int
+) -> tuple[AlignedSteps, ...]:
     """Align the steps made before the first fault, discarded by a later restart or not."""
     # By attempts and not by the lineage: a step that a later restart discarded was computed before
     # any fault all the same, and is as good a control.
-    found = []
+    groups = []
     for attempt in attempts:
-        for steps in attempt.steps.by_epoch.values():
-            early = steps
-            if steps[-1].number >= began:
-                early = Steps(takewhile(lambda step: step.number < began, steps))
-            if early:
-                found.append(_aligned(early, theirs))
-    return tuple(found)
+        for steps in attempt.steps.steps_by_epoch.values():
+            control_steps = steps
+            if steps[-1].number >= fault_start:
+                control_steps = Steps(takewhile(lambda step: step.number < fault_start, steps))
+            if control_steps:
+                groups.append(_align_steps(control_steps, baseline_lineage))
+    return tuple(groups)
 
 
-def _aligned(steps: Steps, theirs: Lineage) -> Aligned:
-    rank, epoch, first = steps[0].rank, steps[0].epoch, steps[0].step
-    there = theirs.steps_of(rank, epoch)
+def _align_steps(run_steps: Steps, baseline_lineage: Lineage) -> AlignedSteps:
+    rank, epoch, first_step = run_steps[0].rank, run_steps[0].epoch, run_steps[0].step
+    epoch_steps = baseline_lineage.select_steps(rank, epoch)
     # Where both count up one by one, the counterparts are one slice; else each is looked up.
-    due: Sequence[Step | None]
-    if there and there[0].step == 1 and _is_unbroken(steps) and _is_unbroken(there):
-        due = there[first - 1 : first - 1 + len(steps)]
-        due = [*due, *(None for _ in range(len(steps) - len(due)))]
+    baseline_steps: Sequence[Step | None]
+    if (
+        epoch_steps
+        and epoch_steps[0].step == 1
+        and _is_unbroken(run_steps)
+        and _is_unbroken(epoch_steps)
+    ):
+        baseline_steps = epoch_steps[first_step - 1 : first_step - 1 + len(run_steps)]
+        baseline_steps = [
+            *baseline_steps,
+            *(None for _ in range(len(run_steps) - len(baseline_steps))),
+        ]
     else:
-        due = [theirs.at(rank, epoch, step.step) for step in steps]
-    return Aligned(steps, due)
+        baseline_steps = [baseline_lineage.find_step(rank, epoch, step.step) for step in run_steps]
+    return AlignedSteps(run_steps, baseline_steps)
 
 
 def _is_unbroken(steps: Steps) -> bool:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.steps import Losses, Step
-from chaos.check.values import as_number
+from chaos.check.values import parse_number
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class LossPoint:
     """One step of one attempt."""
 
     #: its event
@@ -26,51 +26,59 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Curves:
+class LossCurves:
     """One rank's losses: of the run, lost work included, and of its baseline."""
 
-    run: tuple[Point, ...]
-    baseline: tuple[Point, ...]
+    run: tuple[LossPoint, ...]
+    baseline: tuple[LossPoint, ...]
 
 
-def curves(analysis: RunAnalysis, *, rank: int = 0) -> Curves:
+def build_curves(analysis: RunAnalysis, *, rank: int = 0) -> LossCurves:
     """Return the steps of one rank on one axis, in the order in which they were made."""
-    courses = [analysis.run] if analysis.reference is None else [analysis.run, analysis.reference]
-    steps = [[s for a in c.attempts for s in a.steps.by_rank.get(rank, ())] for c in courses]
-    origins = _origins([step for of in steps for step in of])
-    lines = [
-        tuple(_point(step, origins, lost=not tables.lineage.survives(step)) for step in done)
-        for tables, done in zip(courses, steps, strict=True)
+    all_tables = (
+        [analysis.run] if analysis.reference is None else [analysis.run, analysis.reference]
+    )
+    steps = [
+        [s for attempt in course_tables.attempts for s in attempt.steps.steps_by_rank.get(rank, ())]
+        for course_tables in all_tables
     ]
-    return Curves(run=lines[0], baseline=lines[1] if analysis.reference is not None else ())
+    origins = _find_origins([step for course in steps for step in course])
+    lines = [
+        tuple(
+            _build_point(step, origins, lost=not tables.lineage.is_surviving(step))
+            for step in curve
+        )
+        for tables, curve in zip(all_tables, steps, strict=True)
+    ]
+    return LossCurves(run=lines[0], baseline=lines[1] if analysis.reference is not None else ())
 
 
-def _origins(steps: Sequence[Step]) -> dict[int, int]:
+def _find_origins(steps: Sequence[Step]) -> dict[int, int]:
     """Return the place of each epoch on the axis, as wide as it ever was in either run."""
     widths: dict[int, int] = {}
     for step in steps:
         widths[step.epoch] = max(widths.get(step.epoch, 0), step.step)
-    origins, end = {}, 0
+    origins, axis_end = {}, 0
     for epoch, width in sorted(widths.items()):
-        origins[epoch] = end
-        end += width
+        origins[epoch] = axis_end
+        axis_end += width
     return origins
 
 
-def _point(step: Step, origins: dict[int, int], *, lost: bool) -> Point:
-    return Point(
+def _build_point(step: Step, origins: dict[int, int], *, lost: bool) -> LossPoint:
+    return LossPoint(
         number=step.number,
         attempt=step.attempt,
         epoch=step.epoch,
         step=step.step,
         position=origins[step.epoch] + step.step,
-        loss=_mean(step.losses),
+        loss=_compute_mean(step.losses),
         lost=lost,
     )
 
 
-def _mean(losses: Losses | None) -> float | None:
-    values = [value for loss in losses or () if (value := as_number(loss)) is not None]
+def _compute_mean(losses: Losses | None) -> float | None:
+    values = [value for loss in losses or () if (value := parse_number(loss)) is not None]
     if not values:
         return None
     mean = sum(values) / len(values)

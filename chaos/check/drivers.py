@@ -24,158 +24,200 @@ from chaos.model.event import (
     UploadBegun,
     WorkerGroupStarted,
 )
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Plan
 
 CHAOS = "chaos"  # the journal of the chaos controller
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class DriverWrite:
     """A checkpoint, or a file of the job's own that both drivers know; its first and last event."""
 
-    begun: int
-    done: int
+    begin_number: int
+    end_number: int
     attempt: int
-    what: str
+    target: str
 
 
 @dataclass(frozen=True)
-class TwoDrivers:
+class ConcurrentDrivers:
     """The drivers of a run since a fault started the second one.
 
     The one that wrote last leads, or a second one that wrote nothing if its `fit()` alone returned.
     """
 
     #: the attempts of the second driver
-    second: frozenset[int]
-    writes: tuple[Write, ...]
+    second_attempts: frozenset[int]
+    writes: tuple[DriverWrite, ...]
     #: the numbers of the events of the driver that does not lead
-    hidden: frozenset[int]
+    hidden_events: frozenset[int]
     #: the number of the leading driver's start, from 0
-    leads: int
+    leading_start: int
     #: the second driver recorded something
-    has_begun: bool
+    has_second_events: bool
 
-    def are_apart(self, one: int, other: int) -> bool:
+    def has_different_drivers(self, first_attempt: int, second_attempt: int) -> bool:
         """Return whether two attempts are of different drivers."""
-        return (one in self.second) != (other in self.second)
+        return (first_attempt in self.second_attempts) != (second_attempt in self.second_attempts)
 
 
-def two_drivers(plan: Plan, history: History) -> TwoDrivers | None:
+def find_driver_pair(plan: Plan, history: History) -> ConcurrentDrivers | None:
     """Return the drivers of a run that had a second one; None if it had none."""
-    starters = {op.index for op in plan.ops if op.fault.starts_driver}
+    starting_ops = {op.index for op in plan.ops if op.fault.starts_driver}
     history = History(history.entries)  # with all events: some may be hidden already
-    since = next((n for n, e in history.of(FaultInvoked) if e.op in starters), None)
-    if since is None:
+    start_number = next(
+        (n for n, event in history.select_events(FaultInvoked) if event.op in starting_ops), None
+    )
+    if start_number is None:
         return None
     journals = {
-        history[n].source: (e.role, n > since)
-        for n, e in history.of(JournalOpened)
-        if e.role in ("driver", "controller")
+        history[n].source: (event.role, n > start_number)
+        for n, event in history.select_events(JournalOpened)
+        if event.role in ("driver", "controller")
     }
-    groups = {e.attempt: n for n, e in history.of(WorkerGroupStarted)}
-    second = frozenset(
-        a for a, n in groups.items() if journals.get(history[n].source) == ("controller", True)
+    group_numbers = {event.attempt: n for n, event in history.select_events(WorkerGroupStarted)}
+    second_attempts = frozenset(
+        attempt
+        for attempt, n in group_numbers.items()
+        if journals.get(history[n].source) == ("controller", True)
     )
-    writes = tuple(sorted(_writes(history, second), key=lambda write: write.begun))
-    leads = _second_leads(history, journals, writes, second)
-    last: dict[int, int] = {}
+    writes = tuple(
+        sorted(_find_writes(history, second_attempts), key=lambda write: write.begin_number)
+    )
+    is_second_leading = _has_leading_second(history, journals, writes, second_attempts)
+    final_writes: dict[int, int] = {}
     for write in writes:
-        last[write.attempt] = max(last.get(write.attempt, since), write.done)
-    others = {a: n for a, n in groups.items() if (a in second) != leads}
-    other = _Other(
+        final_writes[write.attempt] = max(
+            final_writes.get(write.attempt, start_number), write.end_number
+        )
+    trailing_attempts = {
+        attempt: n
+        for attempt, n in group_numbers.items()
+        if (attempt in second_attempts) != is_second_leading
+    }
+    trailing_driver = _TrailingDriver(
         journals,
-        is_second=not leads,
-        second=second,
-        idle=frozenset(a for a, n in others.items() if n > since and a not in last),
-        last={a: last.get(a, since) for a in others},
+        is_second=not is_second_leading,
+        second_attempts=second_attempts,
+        idle_attempts=frozenset(
+            attempt
+            for attempt, n in trailing_attempts.items()
+            if n > start_number and attempt not in final_writes
+        ),
+        final_events={
+            attempt: final_writes.get(attempt, start_number) for attempt in trailing_attempts
+        },
     )
-    hidden = (n for n, entry in enumerate(history) if n > since and other.has(n, entry))
-    has_begun = ("driver", True) in journals.values()
-    return TwoDrivers(second, writes, frozenset(hidden), leads=int(leads), has_begun=has_begun)
+    hidden_events = (
+        n
+        for n, entry in enumerate(history)
+        if n > start_number and trailing_driver.has_event(n, entry)
+    )
+    has_second_events = ("driver", True) in journals.values()
+    return ConcurrentDrivers(
+        second_attempts,
+        writes,
+        frozenset(hidden_events),
+        leading_start=int(is_second_leading),
+        has_second_events=has_second_events,
+    )
 
 
-def _second_leads(
+def _has_leading_second(
     history: History,
     journals: Mapping[str, tuple[str, bool]],
-    writes: Sequence[Write],
-    second: frozenset[int],
+    writes: Sequence[DriverWrite],
+    second_attempts: frozenset[int],
 ) -> bool:
-    if any(write.attempt in second for write in writes):
-        return writes[-1].attempt in second
+    if any(write.attempt in second_attempts for write in writes):
+        return writes[-1].attempt in second_attempts
     # A job may make no checkpoint at all, or none after the one that the second began with.
-    return {journals.get(history[n].source) for n, _ in history.of(FitReturned)} == {
+    return {journals.get(history[n].source) for n, _ in history.select_events(FitReturned)} == {
         ("driver", True)
     }
 
 
 @dataclass(frozen=True)
-class _Other:
+class _TrailingDriver:
     """The driver that does not lead, by the journals of both."""
 
     journals: Mapping[str, tuple[str, bool]]
     is_second: bool
-    second: frozenset[int]
+    second_attempts: frozenset[int]
     #: its attempts without part
-    idle: frozenset[int]
+    idle_attempts: frozenset[int]
     #: the last event of each of its attempts that has one
-    last: Mapping[int, int]
+    final_events: Mapping[int, int]
 
-    def has(self, number: int, entry: Entry) -> bool:
+    def has_event(self, number: int, entry: JournalEntry) -> bool:
         """Return whether an event is of its own way out."""
         journal = self.journals.get(entry.source)
-        match entry.what:
+        match entry.event:
             case JournalOpened():
                 return False
             case DriverExited(start=start):
                 return (start > 0) == self.is_second
             case FailureDecided(attempt=n) if journal == ("controller", True):
                 # Of a group that waits for nodes and never comes up, the attempt is the first's.
-                return self.is_second or n not in self.second
+                return self.is_second or n not in self.second_attempts
             case ControllerState() | FailureDecided() if journal == ("controller", self.is_second):
                 return True
             case _:
-                attempt: int = getattr(entry.what, "attempt", -1)
-                if attempt in self.idle or journal == ("driver", self.is_second):
+                attempt: int = getattr(entry.event, "attempt", -1)
+                if attempt in self.idle_attempts or journal == ("driver", self.is_second):
                     return True
                 # Events of chaos on an attempt with a part stay, such as the end of a hold.
-                return number > self.last.get(attempt, number) and entry.source != CHAOS
+                return number > self.final_events.get(attempt, number) and entry.source != CHAOS
 
 
-def _writes(history: History, second: frozenset[int]) -> Iterator[Write]:
+def _find_writes(history: History, second_attempts: frozenset[int]) -> Iterator[DriverWrite]:
     # A rank without a part of the checkpoint may enter `report()` long before the one that saves.
-    saving = {(e.attempt, e.epoch, e.rank) for _, e in history.of(UploadBegun)}
-    uploaded = {(attempt, epoch) for attempt, epoch, _ in saving}
-    begun: dict[tuple[int, int], int] = {}
-    for number, report in history.of(ReportBegun):
-        place = (report.attempt, report.epoch)
-        if place not in uploaded or (*place, report.rank) in saving:
-            begun.setdefault(place, number)
-    for number, done in history.of(Committed):
-        if done.checkpoint is not None:
-            at = begun.get((done.attempt, done.epoch), number)
-            yield Write(at, number, done.attempt, f"the checkpoint {done.checkpoint}")
-    yield from _shared_files(history, second)
+    upload_ranks = {
+        (event.attempt, event.epoch, event.rank) for _, event in history.select_events(UploadBegun)
+    }
+    upload_epochs = {(attempt, epoch) for attempt, epoch, _ in upload_ranks}
+    report_numbers: dict[tuple[int, int], int] = {}
+    for number, report in history.select_events(ReportBegun):
+        attempt_epoch = (report.attempt, report.epoch)
+        if attempt_epoch not in upload_epochs or (*attempt_epoch, report.rank) in upload_ranks:
+            report_numbers.setdefault(attempt_epoch, number)
+    for number, commit in history.select_events(Committed):
+        if commit.checkpoint is not None:
+            begin_number = report_numbers.get((commit.attempt, commit.epoch), number)
+            yield DriverWrite(
+                begin_number, number, commit.attempt, f"the checkpoint {commit.checkpoint}"
+            )
+    yield from _find_shared_files(history, second_attempts)
 
 
-def _shared_files(history: History, second: frozenset[int]) -> Iterator[Write]:
-    saves: dict[tuple[int, str], int] = {}
-    files: list[Write] = []
-    for number in history.numbers_of(FileSaveBegun, FileRenamed):
-        match history[number].what:
+def _find_shared_files(history: History, second_attempts: frozenset[int]) -> Iterator[DriverWrite]:
+    begin_numbers: dict[tuple[int, str], int] = {}
+    file_writes: list[DriverWrite] = []
+    for number in history.select_numbers(FileSaveBegun, FileRenamed):
+        match history[number].event:
             case FileSaveBegun(attempt=attempt, path=path):
-                saves[attempt, path] = number
-                files.append(Write(number, number, attempt, path))
+                begin_numbers[attempt, path] = number
+                file_writes.append(DriverWrite(number, number, attempt, path))
             case FileRenamed(attempt=attempt, path=path, to=to):  # it ends the save that it moves
-                files.append(Write(saves.get((attempt, path), number), number, attempt, to))
+                file_writes.append(
+                    DriverWrite(begin_numbers.get((attempt, path), number), number, attempt, to)
+                )
             case _:
                 pass
-    known: tuple[set[str], set[str]] = set(), set()
-    seen = [(write.attempt, write.what) for write in files]
-    for attempt, path in (*seen, *((e.attempt, e.path) for _, e in history.of(FileLoaded))):
-        known[attempt in second].add(path)
-    ends = {(e.attempt, e.path): n for n, e in history.of(FileSaved)}  # the last of each
-    for write in files:
-        if write.what in known[0] and write.what in known[1]:
-            yield replace(write, done=max(write.done, ends.get((write.attempt, write.what), 0)))
+    known_paths: tuple[set[str], set[str]] = set(), set()
+    written_paths = [(write.attempt, write.target) for write in file_writes]
+    for attempt, path in (
+        *written_paths,
+        *((event.attempt, event.path) for _, event in history.select_events(FileLoaded)),
+    ):
+        known_paths[attempt in second_attempts].add(path)
+    end_numbers = {
+        (event.attempt, event.path): n for n, event in history.select_events(FileSaved)
+    }  # the last of each
+    for write in file_writes:
+        if write.target in known_paths[0] and write.target in known_paths[1]:
+            yield replace(
+                write,
+                end_number=max(write.end_number, end_numbers.get((write.attempt, write.target), 0)),
+            )

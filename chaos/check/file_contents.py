@@ -11,12 +11,12 @@ from pathlib import PurePath
 from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis, RunTables
-from chaos.check.files import without_numbers
-from chaos.check.storage import stored_checkpoints
-from chaos.check.values import is_below
+from chaos.check.files import strip_numbers
+from chaos.check.storage import collect_checkpoints
+from chaos.check.values import matches_name
 from chaos.model.event import FileRenamed, FileSaved, FileWritten, SavedPart
-from chaos.model.paths import is_below as is_below_folder
-from chaos.model.places import Place, RankName
+from chaos.model.paths import is_in_folder as is_below_folder
+from chaos.model.places import RankName, TrainingPlace
 
 _Entry: TypeAlias = tuple[RankName, str]  # a file, and the name of a part of it
 _TEMPORARY = re.compile(r"tmp[a-z0-9_#]{8}")
@@ -29,18 +29,18 @@ class WrittenFile:
     number: int
     file: RankName
     #: its number among those of its name at this place
-    nth: int
+    occurrence: int
     name: str
-    what: FileSaved | FileWritten
+    event: FileSaved | FileWritten
 
     @property
-    def place(self) -> Place:
-        return Place(self.what.epoch, self.what.step)
+    def training_place(self) -> TrainingPlace:
+        return TrainingPlace(self.event.epoch, self.event.step)
 
     @property
     def folder(self) -> str:
         """The name of its folder: a logger may begin another one at each start."""
-        return PurePath(self.what.path).parent.name
+        return PurePath(self.event.path).parent.name
 
     @property
     def is_table(self) -> bool:
@@ -50,7 +50,7 @@ class WrittenFile:
     @cached_property
     def parts(self) -> Mapping[str, SavedPart]:
         """Its entries that could be read, by name."""
-        return {part.name: part for part in self.what.parts if part.digest}
+        return {part.name: part for part in self.event.parts if part.digest}
 
     @property
     def digests(self) -> Mapping[_Entry, str]:
@@ -63,45 +63,45 @@ class WrittenFile:
         A temporary name that is another one each time makes them incomparable: such a file is a
         framework's, which may count anew in each process.
         """
-        named = RankName(self.what.rank, without_numbers(PurePath(self.what.path).name))
-        counts = self.what.counts if isinstance(self.what, FileSaved) else {}
-        return {(named, name): value for name, value in counts.items()}
+        file = RankName(self.event.rank, strip_numbers(PurePath(self.event.path).name))
+        counts = self.event.counts if isinstance(self.event, FileSaved) else {}
+        return {(file, name): value for name, value in counts.items()}
 
     @property
-    def key(self) -> tuple[RankName, Place, int]:
+    def key(self) -> tuple[RankName, TrainingPlace, int]:
         """Its key in every run."""
-        return self.file, self.place, self.nth
+        return self.file, self.training_place, self.occurrence
 
 
 @dataclass(frozen=True, slots=True)
 class EntryPair:
     """An entry of a file, and the baseline's."""
 
-    mine: WrittenFile
-    due: WrittenFile
-    ours: SavedPart
-    theirs: SavedPart
+    run_file: WrittenFile
+    baseline_file: WrittenFile
+    run_part: SavedPart
+    baseline_part: SavedPart
     #: its content changes over the baseline's saves
-    moves: bool
+    is_changing: bool
     #: so does its length
-    grows: bool
+    is_growing: bool
     #: both are of the last version of the file
     is_last: bool = False
 
     @property
-    def differ(self) -> bool:
+    def is_different(self) -> bool:
         """Whether they differ in any bit."""
-        return self.ours.digest != self.theirs.digest
+        return self.run_part.digest != self.baseline_part.digest
 
 
 @dataclass(frozen=True, slots=True)
-class OtherCount:
+class CountDifference:
     """A number in a file that is not the baseline's count at the same place."""
 
-    mine: WrittenFile
+    run_file: WrittenFile
     entry: _Entry
-    ours: int
-    due: int
+    run_count: int
+    baseline_count: int
 
 
 @dataclass(frozen=True)
@@ -121,256 +121,353 @@ class FileContents:
         return [tables for tables in self.analysis.repeats if tables.ending.is_finished]
 
     @cached_property
-    def until(self) -> float:
+    def repeat_start(self) -> float:
         """The first step that may be repeated; from there on nothing need be the baseline's."""
-        return min((again.since for again in self.analysis.repeated_steps), default=math.inf)
+        return min(
+            (repeat.start_number for repeat in self.analysis.repeated_steps), default=math.inf
+        )
 
     # -- entries -------------------------------------------------------------------------------
 
-    def pairs(self) -> Iterator[EntryPair]:
+    def find_pairs(self) -> Iterator[EntryPair]:
         """Yield the entries that surviving work wrote since the fault, with the baseline's."""
-        for mine, due in self._after():
-            yield from self._proven_pairs(mine, due)
+        for run_file, baseline_file in self._find_file_pairs():
+            yield from self._find_proven_pairs(run_file, baseline_file)
 
-    def last(self) -> Iterator[EntryPair]:
+    def find_final_pairs(self) -> Iterator[EntryPair]:
         """Yield the entries of a file's last version, where its place is not the baseline's."""
-        mine, due = _last_of(self._ours), _last_of(self._due.values())
-        others = [_last_of(surviving(run)) for run in self.repeats]
-        for file, kept in mine.items():
-            there = due.get(file)
-            if there is None or kept.key == there.key or kept.number < self.analysis.began:
+        run_files, baseline_files = (
+            _find_latest_files(self._run_files),
+            _find_latest_files(self._baseline_files.values()),
+        )
+        repeat_files = [_find_latest_files(find_surviving_files(run)) for run in self.repeats]
+        for file, run_file in run_files.items():
+            baseline_file = baseline_files.get(file)
+            if (
+                baseline_file is None
+                or run_file.key == baseline_file.key
+                or run_file.number < self.analysis.fault_start
+            ):
                 continue
             # Left out: a table in a new folder, which a logger began anew, and a file whose last
             # place differs between clean runs.
-            places = {other[file].place for other in others if file in other}
-            if not (kept.is_table and kept.folder != there.folder) and (
-                kept.what.attempt not in self.analysis.resized and places <= {there.place}
+            clean_places = {
+                clean_files[file].training_place
+                for clean_files in repeat_files
+                if file in clean_files
+            }
+            if not (run_file.is_table and run_file.folder != baseline_file.folder) and (
+                run_file.event.attempt not in self.analysis.resized_attempts
+                and clean_places <= {baseline_file.training_place}
             ):
-                yield from self._proven_pairs(kept, there, is_last=True)
+                yield from self._find_proven_pairs(run_file, baseline_file, is_last=True)
 
-    def missing(self) -> Iterator[WrittenFile]:
+    def find_missing_files(self) -> Iterator[WrittenFile]:
         """Yield the files that all of several clean runs left, and this run never wrote."""
         # A file that one attempt has written may be set aside by the next, under another name.
-        moved = (e for _, e in self.analysis.history.of(FileRenamed))
-        ours = {kept.file for kept in self._written} | {_file(e.rank, e.to) for e in moved}
-        theirs = [{kept.file for kept in written(run)} for run in self.repeats]
-        if theirs and not self.analysis.resized:
-            for file, kept in _last_of(self._due.values()).items():
-                if file not in ours and all(file in of for of in theirs):
-                    yield kept
+        renames = (rename for _, rename in self.analysis.history.select_events(FileRenamed))
+        run_files = {written_file.file for written_file in self._all_files} | {
+            _build_file_key(rename.rank, rename.to) for rename in renames
+        }
+        repeat_files = [
+            {written_file.file for written_file in find_written_files(run)} for run in self.repeats
+        ]
+        if repeat_files and not self.analysis.resized_attempts:
+            for file, written_file in _find_latest_files(self._baseline_files.values()).items():
+                if file not in run_files and all(file in files for files in repeat_files):
+                    yield written_file
 
-    def _proven_pairs(
-        self, mine: WrittenFile, due: WrittenFile, *, is_last: bool = False
+    def _find_proven_pairs(
+        self, run_file: WrittenFile, baseline_file: WrittenFile, *, is_last: bool = False
     ) -> Iterator[EntryPair]:
         # Most of what a job writes need not repeat itself: times, paths, versions, orders of a
         # hash. Only an entry that was the baseline's wherever no fault had come before can show
         # anything after one.
-        for name, theirs in due.parts.items():
-            entry = due.file, name
-            if entry in self._proven and name in mine.parts:
-                digests, lengths, saves = self._values[entry]
+        for name, baseline_part in baseline_file.parts.items():
+            entry = baseline_file.file, name
+            if entry in self._proven_entries and name in run_file.parts:
+                digests, lengths, save_count = self._baseline_values[entry]
                 # An entry that was saved once only was never seen to stay the same.
-                moves, grows = len(digests) > 1 or saves == 1, due.is_table or len(lengths) > 1
-                yield EntryPair(mine, due, mine.parts[name], theirs, moves, grows, is_last)
+                is_changing, is_growing = (
+                    len(digests) > 1 or save_count == 1,
+                    baseline_file.is_table or len(lengths) > 1,
+                )
+                yield EntryPair(
+                    run_file,
+                    baseline_file,
+                    run_file.parts[name],
+                    baseline_part,
+                    is_changing,
+                    is_growing,
+                    is_last,
+                )
 
     @cached_property
-    def _proven(self) -> frozenset[_Entry]:
+    def _proven_entries(self) -> frozenset[_Entry]:
         """The entries that were the baseline's wherever no fault had been injected."""
-        others = (kept for run in self.repeats for kept in written(run))
-        return self._repeating([*self._early, *others], lambda kept: kept.digests)
+        repeat_files = (
+            written_file for run in self.repeats for written_file in find_written_files(run)
+        )
+        return self._find_repeated_entries(
+            [*self._control_files, *repeat_files], lambda written_file: written_file.digests
+        )
 
     @cached_property
-    def _values(self) -> Mapping[_Entry, tuple[set[str], set[int | None], int]]:
+    def _baseline_values(self) -> Mapping[_Entry, tuple[set[str], set[int | None], int]]:
         """The digests and lengths of each entry in the baseline, and the saves of its file."""
-        saves = Counter(kept.file for kept in self._due.values())
-        found: dict[_Entry, tuple[set[str], set[int | None], int]] = {}
-        for kept in self._due.values():
-            for name, part in kept.parts.items():
-                row = found.setdefault((kept.file, name), (set(), set(), saves[kept.file]))
+        save_counts = Counter(written_file.file for written_file in self._baseline_files.values())
+        values_by_entry: dict[_Entry, tuple[set[str], set[int | None], int]] = {}
+        for written_file in self._baseline_files.values():
+            for name, part in written_file.parts.items():
+                row = values_by_entry.setdefault(
+                    (written_file.file, name), (set(), set(), save_counts[written_file.file])
+                )
                 row[0].add(part.digest)
                 row[1].add(part.count)
-        return found
+        return values_by_entry
 
     # -- counts --------------------------------------------------------------------------------
 
-    def other_counts(self) -> Iterator[OtherCount]:
+    def find_count_differences(self) -> Iterator[CountDifference]:
         """Yield the counts that may mislead a restart, and that no restart of this run has tried.
 
         A count grows from each of the baseline's saves of a file to the next, and had its values
         before the fault.
         """
-        found = [
-            OtherCount(mine, entry, mine.counts[entry], value)
-            for mine, due in self._after()
-            for entry, value in due.counts.items()
-            if entry in self._counting
-            and mine.number < self.until
-            and mine.counts.get(entry, value) != value
+        differences = [
+            CountDifference(run_file, entry, run_file.counts[entry], value)
+            for run_file, baseline_file in self._find_file_pairs()
+            for entry, value in baseline_file.counts.items()
+            if entry in self._growing_counts
+            and run_file.number < self.repeat_start
+            and run_file.counts.get(entry, value) != value
         ]
         # A restart that went on from such a file has shown what comes of its counts: if that was
         # wrong, another check has said so, and if not, the count misleads nothing.
-        odd = {other.mine.number for other in found}
-        tried = {entry for kept in self._gone_on_from(odd) for entry in kept.counts}
-        yield from (other for other in found if other.entry not in tried)
+        differing_numbers = {difference.run_file.number for difference in differences}
+        tested_entries = {
+            entry
+            for used_file in self._find_used_files(differing_numbers)
+            for entry in used_file.counts
+        }
+        yield from (
+            difference for difference in differences if difference.entry not in tested_entries
+        )
 
-    def _gone_on_from(self, odd: set[int]) -> Iterator[WrittenFile]:
-        """Yield the `odd` files that were the newest of their kind when an attempt trained."""
+    def _find_used_files(self, candidate_numbers: set[int]) -> Iterator[WrittenFile]:
+        """Yield the candidate files that were the newest of their kind when an attempt trained."""
         for attempt in self.run.attempts:
-            earlier = (kept for kept in self._ours if kept.what.attempt < attempt.index)
-            newest = _last_of(kept for kept in earlier if isinstance(kept.what, FileSaved))
+            earlier_files = (
+                written_file
+                for written_file in self._run_files
+                if written_file.event.attempt < attempt.index
+            )
+            newest_files = _find_latest_files(
+                written_file
+                for written_file in earlier_files
+                if isinstance(written_file.event, FileSaved)
+            )
             if attempt.steps:
-                yield from (kept for kept in newest.values() if kept.number in odd)
+                yield from (
+                    written_file
+                    for written_file in newest_files.values()
+                    if written_file.number in candidate_numbers
+                )
 
     @cached_property
-    def _counting(self) -> frozenset[_Entry]:
+    def _growing_counts(self) -> frozenset[_Entry]:
         """The counts of the baseline that were seen once more before the fault."""
         # Of whole numbers in a file only those that grow from save to save count training. Others
         # are settings, sizes or versions, from which no restart takes a place.
-        series: dict[_Entry, dict[Place, int]] = {}
-        for kept in self._due.values():
-            for entry, value in kept.counts.items():
-                series.setdefault(entry, {})[kept.place] = value
-        values = {entry: list(of.values()) for entry, of in series.items()}
-        growing = {
+        series: dict[_Entry, dict[TrainingPlace, int]] = {}
+        for written_file in self._baseline_files.values():
+            for entry, value in written_file.counts.items():
+                series.setdefault(entry, {})[written_file.training_place] = value
+        values = {entry: list(counts.values()) for entry, counts in series.items()}
+        growing_entries = {
             entry
-            for entry, of in values.items()
-            if len(of) > 1 and all(one < other for one, other in pairwise(of))
+            for entry, counts in values.items()
+            if len(counts) > 1 and all(count < next_count for count, next_count in pairwise(counts))
         }
-        ignored = self.analysis.plan.expect.ignore_metrics
-        named = {entry for entry in growing if not is_below(entry[1], ignored)}
-        return self._repeating(self._early, lambda kept: kept.counts) & named
+        ignored_names = self.analysis.plan.expect.ignore_metrics
+        counted_entries = {
+            entry for entry in growing_entries if not matches_name(entry[1], ignored_names)
+        }
+        return (
+            self._find_repeated_entries(
+                self._control_files, lambda written_file: written_file.counts
+            )
+            & counted_entries
+        )
 
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def other_bytes(self) -> Mapping[str, int]:
+    def find_byte_differences(self) -> Mapping[str, int]:
         """Return the files of checkpoints that differ, each with the first epoch where it does.
 
         Only files that had the baseline's bytes before the fault, and never other ones there.
         """
-        pairs, began = list(self._uploads()), self.analysis.began
-        same = {file for number, file, _, is_same in pairs if is_same and number < began}
-        loose = {file for number, file, _, is_same in pairs if not is_same and number < began}
-        found: dict[str, int] = {}
+        pairs, fault_start = list(self._compare_uploads()), self.analysis.fault_start
+        equal_files = {
+            file for number, file, _, is_same in pairs if is_same and number < fault_start
+        }
+        unstable_files = {
+            file for number, file, _, is_same in pairs if not is_same and number < fault_start
+        }
+        first_epochs: dict[str, int] = {}
         for number, file, epoch, is_same in pairs:
-            if not is_same and number >= began and file in same - loose:
-                found[file.name] = min(epoch, found.get(file.name, epoch))
-        return found
+            if not is_same and number >= fault_start and file in equal_files - unstable_files:
+                first_epochs[file.name] = min(epoch, first_epochs.get(file.name, epoch))
+        return first_epochs
 
-    def _uploads(self) -> Iterator[tuple[int, RankName, int, bool]]:
+    def _compare_uploads(self) -> Iterator[tuple[int, RankName, int, bool]]:
         """Yield every file of a surviving commit that the baseline's of its epoch has as well."""
-        mine, theirs = stored_checkpoints(self.run).parts, stored_checkpoints(self.reference).parts
-        epochs = {c.epoch: c.checkpoint for c in self.reference.lineage.commits}
+        run_parts, baseline_parts = (
+            collect_checkpoints(self.run).parts,
+            collect_checkpoints(self.reference).parts,
+        )
+        checkpoints_by_epoch = {c.epoch: c.checkpoint for c in self.reference.lineage.commits}
         for commit in self.run.lineage.commits:
-            if commit.attempt in self.analysis.resized:
+            if commit.attempt in self.analysis.resized_attempts:
                 continue
-            due = {part.rank: part for part in theirs.get(epochs.get(commit.epoch) or "", ())}
-            for part in mine.get(commit.checkpoint or "", ()):
-                if part.attempt != commit.attempt or part.rank not in due:
+            parts_by_rank = {
+                part.rank: part
+                for part in baseline_parts.get(checkpoints_by_epoch.get(commit.epoch) or "", ())
+            }
+            for part in run_parts.get(commit.checkpoint or "", ()):
+                if part.attempt != commit.attempt or part.rank not in parts_by_rank:
                     continue
-                others = due[part.rank].files
-                for path in sorted(set(part.files) & set(others)):
-                    file = RankName(part.rank, without_numbers(path))
-                    yield commit.number, file, commit.epoch, part.files[path] == others[path]
+                baseline_files = parts_by_rank[part.rank].files
+                for path in sorted(set(part.files) & set(baseline_files)):
+                    file = RankName(part.rank, strip_numbers(path))
+                    yield (
+                        commit.number,
+                        file,
+                        commit.epoch,
+                        part.files[path] == baseline_files[path],
+                    )
 
     # -- what is compared ----------------------------------------------------------------------
 
     @cached_property
-    def _written(self) -> Sequence[WrittenFile]:
-        return tuple(written(self.run))
+    def _all_files(self) -> Sequence[WrittenFile]:
+        return tuple(find_written_files(self.run))
 
     @property
-    def _early(self) -> Iterator[WrittenFile]:
-        return (kept for kept in self._written if kept.number < self.analysis.began)
+    def _control_files(self) -> Iterator[WrittenFile]:
+        return (
+            written_file
+            for written_file in self._all_files
+            if written_file.number < self.analysis.fault_start
+        )
 
     @cached_property
-    def _ours(self) -> Sequence[WrittenFile]:
-        return tuple(surviving(self.run))
+    def _run_files(self) -> Sequence[WrittenFile]:
+        return tuple(find_surviving_files(self.run))
 
     @cached_property
-    def _due(self) -> Mapping[tuple[RankName, Place, int], WrittenFile]:
-        return {kept.key: kept for kept in surviving(self.reference)}
+    def _baseline_files(self) -> Mapping[tuple[RankName, TrainingPlace, int], WrittenFile]:
+        return {
+            written_file.key: written_file for written_file in find_surviving_files(self.reference)
+        }
 
-    def _after(self) -> Iterator[tuple[WrittenFile, WrittenFile]]:
+    def _find_file_pairs(self) -> Iterator[tuple[WrittenFile, WrittenFile]]:
         """Yield the files of surviving work since the fault, each with the baseline's."""
-        for mine in self._ours:
-            due = self._due.get(mine.key)
-            if due is None or mine.what.attempt in self.analysis.resized:
+        for run_file in self._run_files:
+            baseline_file = self._baseline_files.get(run_file.key)
+            if baseline_file is None or run_file.event.attempt in self.analysis.resized_attempts:
                 continue
-            if mine.number >= self.analysis.began:
-                yield mine, due
+            if run_file.number >= self.analysis.fault_start:
+                yield run_file, baseline_file
 
-    def _repeating(
+    def _find_repeated_entries(
         self,
-        clean: Iterable[WrittenFile],
-        values: Callable[[WrittenFile], Mapping[_Entry, object]],
+        clean_files: Iterable[WrittenFile],
+        select_values: Callable[[WrittenFile], Mapping[_Entry, object]],
     ) -> frozenset[_Entry]:
         """Return the entries with the baseline's values in all files that no fault came before."""
-        same, other = set[_Entry](), set[_Entry]()
-        for kept in clean:
-            due, ours = self._due.get(kept.key), values(kept)
-            for entry, value in values(due).items() if due is not None else ():
-                (same if ours.get(entry) == value else other).add(entry)
-        return frozenset(same - other)
+        equal_entries, changed_entries = set[_Entry](), set[_Entry]()
+        for written_file in clean_files:
+            baseline_file, run_values = (
+                self._baseline_files.get(written_file.key),
+                select_values(written_file),
+            )
+            for entry, value in (
+                select_values(baseline_file).items() if baseline_file is not None else ()
+            ):
+                (equal_entries if run_values.get(entry) == value else changed_entries).add(entry)
+        return frozenset(equal_entries - changed_entries)
 
 
-def unequal_files(first: RunTables, other: RunTables) -> Mapping[str, Sequence[str]]:
+def find_unequal_files(first_run: RunTables, second_run: RunTables) -> Mapping[str, Sequence[str]]:
     """Return the files that two clean runs left in other states, each with the entries that differ.
 
     No entries: nothing in the file is equal. What differs without a fault is compared with nothing.
     """
-    mine, due = _last_of(surviving(first)), _last_of(surviving(other))
-    found: dict[str, Sequence[str]] = {}
-    for file in sorted(mine.keys() & due.keys()):
-        parts, theirs = mine[file].parts, due[file].parts
-        both = sorted(parts.keys() & theirs.keys())
-        unequal = [name for name in both if parts[name].digest != theirs[name].digest]
-        if unequal:
-            found[mine[file].name] = unequal if len(unequal) < len(both) else ()
-    return found
+    first_files, second_files = (
+        _find_latest_files(find_surviving_files(first_run)),
+        _find_latest_files(find_surviving_files(second_run)),
+    )
+    unequal_entries: dict[str, Sequence[str]] = {}
+    for file in sorted(first_files.keys() & second_files.keys()):
+        first_parts, second_parts = first_files[file].parts, second_files[file].parts
+        common_names = sorted(first_parts.keys() & second_parts.keys())
+        unequal_names = [
+            name for name in common_names if first_parts[name].digest != second_parts[name].digest
+        ]
+        if unequal_names:
+            unequal_entries[first_files[file].name] = (
+                unequal_names if len(unequal_names) < len(common_names) else ()
+            )
+    return unequal_entries
 
 
 @lru_cache(maxsize=2)  # three checks of the run that is being judged use it
-def contents_of(analysis: RunAnalysis) -> FileContents:
+def build_file_contents(analysis: RunAnalysis) -> FileContents:
     """Return the files of a run that has a whole baseline, beside the baseline's."""
     assert analysis.reference is not None
     return FileContents(analysis, analysis.reference)
 
 
-def written(tables: RunTables) -> Iterator[WrittenFile]:
+def find_written_files(tables: RunTables) -> Iterator[WrittenFile]:
     """Yield every file that was written, under its final name."""
-    renames = list(tables.history.of(FileRenamed))
-    nths: Counter[object] = Counter()
-    for number in tables.history.numbers_of(FileSaved, FileWritten):
-        what = tables.history[number].what
-        assert isinstance(what, FileSaved | FileWritten)
-        path = _final(number, what, renames)
-        file = _file(what.rank, path)
-        place = (what.attempt, file, what.epoch, what.step)
-        yield WrittenFile(number, file, nths[place], PurePath(path).name, what)
-        nths[place] += 1
+    renames = list(tables.history.select_events(FileRenamed))
+    occurrences: Counter[object] = Counter()
+    for number in tables.history.select_numbers(FileSaved, FileWritten):
+        event = tables.history[number].event
+        assert isinstance(event, FileSaved | FileWritten)
+        path = _find_final_path(number, event, renames)
+        file = _build_file_key(event.rank, path)
+        occurrence_key = (event.attempt, file, event.epoch, event.step)
+        yield WrittenFile(number, file, occurrences[occurrence_key], PurePath(path).name, event)
+        occurrences[occurrence_key] += 1
 
 
-def _file(rank: int, path: str) -> RankName:
-    return RankName(rank, _TEMPORARY.sub("tmp#", without_numbers(PurePath(path).name)))
+def _build_file_key(rank: int, path: str) -> RankName:
+    return RankName(rank, _TEMPORARY.sub("tmp#", strip_numbers(PurePath(path).name)))
 
 
-def surviving(tables: RunTables) -> Iterator[WrittenFile]:
+def find_surviving_files(tables: RunTables) -> Iterator[WrittenFile]:
     """Yield the files of work that no later attempt repeated."""
-    return (kept for kept in written(tables) if tables.lineage.survives(kept.what))
+    return (
+        written_file
+        for written_file in find_written_files(tables)
+        if tables.lineage.is_surviving(written_file.event)
+    )
 
 
-def _final(
+def _find_final_path(
     number: int,
-    what: FileSaved | FileWritten,
+    event: FileSaved | FileWritten,
     renames: Sequence[tuple[int, FileRenamed]],
 ) -> str:
     """Return the name to which a file was first renamed; later renames are those of other files."""
-    for when, moved in renames:
-        is_one = (moved.attempt, moved.rank) == (what.attempt, what.rank)
-        if is_one and when > number and is_below_folder(what.path, moved.path):
-            return moved.to + what.path.removeprefix(moved.path)
-    return what.path
+    for rename_number, rename in renames:
+        is_same_rank = (rename.attempt, rename.rank) == (event.attempt, event.rank)
+        if is_same_rank and rename_number > number and is_below_folder(event.path, rename.path):
+            return rename.to + event.path.removeprefix(rename.path)
+    return event.path
 
 
-def _last_of(files: Iterable[WrittenFile]) -> Mapping[RankName, WrittenFile]:
-    return {kept.file: kept for kept in files}
+def _find_latest_files(files: Iterable[WrittenFile]) -> Mapping[RankName, WrittenFile]:
+    return {written_file.file: written_file for written_file in files}

@@ -6,42 +6,58 @@ them is not shown by it.
 """
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.census import resume_of
+from chaos.check.census import find_examined_resume
 from chaos.model.event import FileLoaded, FileRenamed, FileSaveBegun, WroteOutside
-from chaos.model.objects import is_object
-from chaos.model.places import Place
+from chaos.model.objects import is_store_object
+from chaos.model.places import TrainingPlace
 
 FILES_MAX = 3
 _DATABASES = (".db", ".sqlite", ".sqlite3", ".db3", ".duckdb", ".mdb", ".lmdb")
 _LOGS = (".log", ".out", ".txt", ".csv", ".jsonl")
 
 
-def files_ahead(analysis: RunAnalysis) -> tuple[str, ...]:
+def find_files_ahead(analysis: RunAnalysis) -> tuple[str, ...]:
     """Return the files that may be ahead at the resume that is looked at, the likeliest first.
 
     Those that were read there and are of a later place than the one that training goes on from.
     Then what training writes beside its saves: databases before others, and logs last.
     """
     attempt = next(
-        (r.attempt for r in analysis.restarts if _is_at(analysis, r.attempt.index)), None
+        (r.attempt for r in analysis.restarts if _is_examined(analysis, r.attempt.index)), None
     )
-    if attempt is None or attempt.place is None or analysis.counterpart is None:
+    if attempt is None or attempt.training_place is None or analysis.aligned_baseline is None:
         return ()
-    read = [e for _, e in analysis.history.of(FileLoaded) if e.attempt == attempt.index]
-    saved = {
-        e.path: Place(e.saved_epoch, e.saved_step or 0) for e in read if e.saved_epoch is not None
+    loads = [
+        event
+        for _, event in analysis.history.select_events(FileLoaded)
+        if event.attempt == attempt.index
+    ]
+    saved_places = {
+        event.path: TrainingPlace(event.saved_epoch, event.saved_step or 0)
+        for event in loads
+        if event.saved_epoch is not None
     }
-    later = [path for path, place in saved.items() if place > attempt.place]
-    saves = {e.path for _, e in analysis.counterpart.of(FileSaveBegun)}
-    saves |= {e.to for _, e in analysis.counterpart.of(FileRenamed) if e.path in saves}
-    wrote = [e for _, e in analysis.counterpart.of(WroteOutside) if e.removed]
-    others = [e.path for e in wrote if e.path not in saves | saved.keys() and not is_object(e.path)]
-    return tuple(dict.fromkeys([*later, *sorted(others, key=_unlikely)]))[:FILES_MAX]
+    later_paths = [path for path, place in saved_places.items() if place > attempt.training_place]
+    save_paths = {event.path for _, event in analysis.aligned_baseline.select_events(FileSaveBegun)}
+    save_paths |= {
+        event.to
+        for _, event in analysis.aligned_baseline.select_events(FileRenamed)
+        if event.path in save_paths
+    }
+    outside_writes = [
+        event for _, event in analysis.aligned_baseline.select_events(WroteOutside) if event.removed
+    ]
+    other_paths = [
+        event.path
+        for event in outside_writes
+        if event.path not in save_paths | saved_places.keys() and not is_store_object(event.path)
+    ]
+    return tuple(dict.fromkeys([*later_paths, *sorted(other_paths, key=_sort_key)]))[:FILES_MAX]
 
 
-def _is_at(analysis: RunAnalysis, attempt: int) -> bool:
-    return attempt > 0 and attempt == resume_of(analysis).attempt
+def _is_examined(analysis: RunAnalysis, attempt: int) -> bool:
+    return attempt > 0 and attempt == find_examined_resume(analysis).attempt
 
 
-def _unlikely(path: str) -> tuple[bool, bool, str]:
+def _sort_key(path: str) -> tuple[bool, bool, str]:
     return not path.endswith(_DATABASES), path.endswith(_LOGS), path

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.saved_model import is_in_file, saved_wrong
-from chaos.check.state_at_resume import Row
+from chaos.check.saved_model import describe_wrong_save, is_model_in_file
+from chaos.check.state_at_resume import ResumeRow
 from chaos.check.state_snapshots import holds_nothing
 from chaos.model.event import Component, ParametersNamed, StateSeen
 from chaos.model.history import History
 from chaos.model.launcher import LauncherWords
-from chaos.model.places import Place
-from chaos.words import plural, ranks
+from chaos.model.places import TrainingPlace
+from chaos.wording import describe_ranks, plural
 
 _NORMS = ("model", "buffers", "gradients", "optimizer", "averaged model")
 _COUNTED = {"model.trees": "rounds", "optimizer.iterations": "steps"}
@@ -63,128 +63,157 @@ _RESHARDED = (
 _SHOWN = 3  # of the names of parameters
 
 
-def is_unseen(told: str) -> bool:
+def is_unexplained(message: str) -> bool:
     """Return whether a sentence is of a part that is neither at its first value nor seen lost."""
-    return any(hint in told for hint in _CHANGED.values())
+    return any(hint in message for hint in _CHANGED.values())
 
 
-def sentence(rows: Sequence[Row], terms: LauncherWords, remedy: str | None = None) -> str:
+def describe_defect(
+    rows: Sequence[ResumeRow], terms: LauncherWords, remedy: str | None = None
+) -> str:
     """Return in words the defect and its likely reason, by the rows of one cause, nearest first.
 
     `remedy`: what was seen of the file, in place of the usual reason.
     """
-    row = rows[0]
-    others = [name for name in dict.fromkeys(of.component for of in rows) if name != row.component]
-    alike = [of for of in rows if (of.component, of.standing) == (row.component, row.standing)]
-    where = f"the resume at epoch {row.epoch}" + (f", step {row.step}" if row.step else "")
-    who = ranks([of.rank for of in alike])
-    verb = _VERBS[row.standing]
-    kind = row.component.rstrip(".0123456789")  # the same for each of several models
-    fix = _FIXES.get(kind, _FIXES.get(row.group, _FIXES["declared"]))
-    if row.standing == "different" and (kind == row.group or kind not in _FIXES):
-        fix = _CHANGED.get(row.group, fix)
+    first_row = rows[0]
+    other_names = [
+        name
+        for name in dict.fromkeys(cause_row.component for cause_row in rows)
+        if name != first_row.component
+    ]
+    equal_rows = [
+        cause_row
+        for cause_row in rows
+        if (cause_row.component, cause_row.standing) == (first_row.component, first_row.standing)
+    ]
+    resume_text = f"the resume at epoch {first_row.epoch}" + (
+        f", step {first_row.step}" if first_row.step else ""
+    )
+    rank_text = describe_ranks([cause_row.rank for cause_row in equal_rows])
+    verb = _VERBS[first_row.standing]
+    component_kind = first_row.component.rstrip(
+        ".0123456789"
+    )  # the same for each of several models
+    fix = _FIXES.get(component_kind, _FIXES.get(first_row.group, _FIXES["declared"]))
+    if first_row.standing == "different" and (
+        component_kind == first_row.group or component_kind not in _FIXES
+    ):
+        fix = _CHANGED.get(first_row.group, fix)
     fix = remedy or fix
-    if row.is_resharded and row.standing == "different":
+    if first_row.is_resharded and first_row.standing == "different":
         fix = _RESHARDED
-    text = f"{who}: {row.component} {verb} after {where}: {values(row, terms)}"
-    if row.is_restructured:
-        text = f"{who}: the model has another structure after {where}"
-    return f"{text}; with it {', '.join(others)}; {fix}" if others else f"{text}; {fix}"
+    text = (
+        f"{rank_text}: {first_row.component} {verb} after {resume_text}: "
+        f"{describe_values(first_row, terms)}"
+    )
+    if first_row.is_restructured:
+        text = f"{rank_text}: the model has another structure after {resume_text}"
+    return f"{text}; with it {', '.join(other_names)}; {fix}" if other_names else f"{text}; {fix}"
 
 
-def remedy(analysis: RunAnalysis, row: Row) -> str | None:
+def find_remedy(analysis: RunAnalysis, row: ResumeRow) -> str | None:
     """Return the reason that files or other moments show for a part; None without one."""
     if row.is_restructured:
-        return _structure_words(analysis, row)
+        return _describe_structure(analysis, row)
     if row.group != "model":
-        return _moment_words(analysis, row)
-    saved = saved_wrong(analysis, row)  # of several files, what came back is that of this one
-    if saved is None and is_in_file(analysis, row, row.due):
+        return _describe_moment(analysis, row)
+    file_remedy = describe_wrong_save(
+        analysis, row
+    )  # of several files, what came back is that of this one
+    if file_remedy is None and is_model_in_file(analysis, row, row.expected):
         return f"the file that was read holds it: {_FIXES['model']}"
-    return saved or _moment_words(analysis, row)
+    return file_remedy or _describe_moment(analysis, row)
 
 
-def _moment_words(analysis: RunAnalysis, row: Row) -> str | None:
+def _describe_moment(analysis: RunAnalysis, row: ResumeRow) -> str | None:
     """Return in words that a part is what the rank had at another moment, if it was seen there.
 
     The run's own moments count up to the resume, and all of the baseline's.
     """
-    if row.standing != "different" or row.ours is None or not row.ours.digest:
+    if row.standing != "different" or row.actual is None or not row.actual.digest:
         return None
     places = {
-        Place(seen.epoch, seen.step)
+        TrainingPlace(snapshot.epoch, snapshot.step)
         for tables in filter(None, (analysis.run, analysis.reference))
-        for number, seen in tables.snapshots.all
-        if seen.rank == row.rank and (tables is not analysis.run or number < row.number)
-        if _holds(seen, row)
+        for number, snapshot in tables.snapshots.numbered_snapshots
+        if snapshot.rank == row.rank and (tables is not analysis.run or number < row.number)
+        if _has_part(snapshot, row)
     }
-    resumed = Place(row.epoch, row.step)
-    if not places or min(places) <= resumed <= max(places):
+    resume_place = TrainingPlace(row.epoch, row.step)
+    if not places or min(places) <= resume_place <= max(places):
         return None
-    is_later = min(places) > resumed
-    place = min(places) if is_later else max(places)
-    when = "a later" if is_later else "an earlier"
-    return f"it is what the job had at {place}: of {when} moment than the resume"
+    is_later = min(places) > resume_place
+    training_place = min(places) if is_later else max(places)
+    age_text = "a later" if is_later else "an earlier"
+    return f"it is what the job had at {training_place}: of {age_text} moment than the resume"
 
 
-def _holds(seen: StateSeen, row: Row) -> bool:
-    assert row.ours is not None
-    digest = row.ours.digest
-    return any(part.name == row.component and part.digest == digest for part in seen.components)
+def _has_part(snapshot: StateSeen, row: ResumeRow) -> bool:
+    assert row.actual is not None
+    digest = row.actual.digest
+    return any(part.name == row.component and part.digest == digest for part in snapshot.components)
 
 
-def _structure_words(analysis: RunAnalysis, row: Row) -> str:
+def _describe_structure(analysis: RunAnalysis, row: ResumeRow) -> str:
     """Return in words which parameters a model has after a resume, and which it had, by name."""
-    ours = _parameters(analysis.history, row.attempt, row.rank)
-    due = _parameters(analysis.counterpart, 0, row.rank)
-    gone, new = sorted(due - ours), sorted(ours - due)
-    for tied in gone:
+    run_names = _find_parameters(analysis.history, row.attempt, row.rank)
+    baseline_names = _find_parameters(analysis.aligned_baseline, 0, row.rank)
+    missing_names, added_names = (
+        sorted(baseline_names - run_names),
+        sorted(run_names - baseline_names),
+    )
+    for tied in missing_names:
         names = tied.split(" = ")
-        if len(names) > 1 and set(names) <= set(new):
+        if len(names) > 1 and set(names) <= set(added_names):
             return (
                 f"{' and '.join(f'`{name}`' for name in names)} were one parameter, and are "
                 f"{len(names)} now: tie them again after the checkpoint is loaded"
             )
-    if gone or new:
-        changed = [f"without {_few(gone)}"] if gone else []
-        changed += [f"with {_few(new)}"] if new else []
-        return f"it trains {plural(len(ours), 'parameter')}, {' and '.join(changed)}"
-    count = (0 if part is None else part.count for part in (row.ours, row.due))
-    here, there = (plural(each, "parameter") for each in count)
-    return f"it trains {here} (in the baseline {there}), of other shapes or types"
+    if missing_names or added_names:
+        changes = [f"without {_describe_names(missing_names)}"] if missing_names else []
+        changes += [f"with {_describe_names(added_names)}"] if added_names else []
+        return f"it trains {plural(len(run_names), 'parameter')}, {' and '.join(changes)}"
+    counts = (0 if part is None else part.count for part in (row.actual, row.expected))
+    run_text, baseline_text = (plural(parameter_count, "parameter") for parameter_count in counts)
+    return f"it trains {run_text} (in the baseline {baseline_text}), of other shapes or types"
 
 
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(f"`{name}`" for name in names[:_SHOWN]) + more
+def _describe_names(names: Sequence[str]) -> str:
+    more_text = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(f"`{name}`" for name in names[:_SHOWN]) + more_text
 
 
-def _parameters(history: History | None, attempt: int, rank: int) -> frozenset[str]:
-    records = () if history is None else history.of(ParametersNamed)
-    found = (e.names for _, e in records if (e.attempt, e.rank) == (attempt, rank))
-    return frozenset(next(found, ()))
+def _find_parameters(history: History | None, attempt: int, rank: int) -> frozenset[str]:
+    records = () if history is None else history.select_events(ParametersNamed)
+    matching_names = (
+        record.names for _, record in records if (record.attempt, record.rank) == (attempt, rank)
+    )
+    return frozenset(next(matching_names, ()))
 
 
-def values(row: Row, terms: LauncherWords) -> str:
+def describe_values(row: ResumeRow, terms: LauncherWords) -> str:
     """Return in words a component's value in the run, and the baseline's."""
-    due, ours = value(row.due, row.group), value(row.ours, row.group)
-    if not due and ours in ("empty", "missing"):
-        return f"{ours} here, and not in the baseline"
-    if not due and not ours:
+    baseline_text, run_text = (
+        describe_value(row.expected, row.group),
+        describe_value(row.actual, row.group),
+    )
+    if not baseline_text and run_text in ("empty", "missing"):
+        return f"{run_text} here, and not in the baseline"
+    if not baseline_text and not run_text:
         return "it is not what was due there"
-    if due == ours or not due:
-        return f"{ours} here, but not the same to the last bit"
-    where = f"at the {terms.save}" if row.of_own else "in the baseline"
-    return f"{due} {where}, {ours or 'something else'} here"
+    if baseline_text == run_text or not baseline_text:
+        return f"{run_text} here, but not the same to the last bit"
+    reference_text = f"at the {terms.save}" if row.expects_own_state else "in the baseline"
+    return f"{baseline_text} {reference_text}, {run_text or 'something else'} here"
 
 
-def value(part: Component | None, group: str) -> str:
+def describe_value(part: Component | None, group: str) -> str:
     """Return a component's size in readable form; an empty text where it has none."""
     if part is None or holds_nothing(part):
         return "empty" if part is not None else "missing"
-    counted = _COUNTED.get(part.name.rstrip(".0123456789"))
-    if counted is not None:
-        return f"{part.count} {counted}"
+    unit = _COUNTED.get(part.name.rstrip(".0123456789"))
+    if unit is not None:
+        return f"{part.count} {unit}"
     if part.size is None:
         return ""
     size = part.size if isinstance(part.size, str) else f"{part.size:.4g}"

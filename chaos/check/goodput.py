@@ -33,8 +33,8 @@ from chaos.model.places import START
 # -- marks -----------------------------------------------------------------------------------------
 
 
-Spent: TypeAlias = Literal["productive", "replay", "checkpoint", "other"]
-_KINDS: tuple[type[Event], ...] = (
+TimeUse: TypeAlias = Literal["productive", "replay", "checkpoint", "other"]
+_EVENT_KINDS: tuple[type[Event], ...] = (
     StepDone,
     ReportBegun,
     ReportReturned,
@@ -46,109 +46,124 @@ _KINDS: tuple[type[Event], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class PhaseMark:
     """A moment."""
 
     time_ns: int
     #: the use of the time since the moment before
-    phase: Spent
+    phase: TimeUse
     is_step: bool = False
 
 
-def marks(course: RunTables, injections: Sequence[Injection]) -> Mapping[int, Sequence[Mark]]:
+def build_marks(
+    tables: RunTables, injections: Sequence[Injection]
+) -> Mapping[int, Sequence[PhaseMark]]:
     """Return every attempt's marks in order of time, by its index."""
-    kept = {(commit.attempt, commit.epoch) for commit in course.lineage.commits}
-    last = course.attempts[-1].index if course.attempts else 0
-    reader = _Reader(
-        course.lineage.survives,
-        kept,
-        last,
-        {s.op.index for s in injections if s.op.fault.stops_progress},
+    committed_epochs = {(commit.attempt, commit.epoch) for commit in tables.lineage.commits}
+    last_attempt = tables.attempts[-1].index if tables.attempts else 0
+    reader = _MarkReader(
+        tables.lineage.is_surviving,
+        committed_epochs,
+        last_attempt,
+        {injection.op.index for injection in injections if injection.op.fault.stops_progress},
     )
-    entries = course.history.entries
-    for number in course.history.numbers_of(*_KINDS):
-        reader.read(entries[number].time_ns, entries[number].what)
-    return reader.found
+    entries = tables.history.entries
+    for number in tables.history.select_numbers(*_EVENT_KINDS):
+        reader.add_event(entries[number].time_ns, entries[number].event)
+    return reader.marks
 
 
-class _Reader:
+class _MarkReader:
     def __init__(
         self,
         survives: Callable[[StepDone], bool],
-        kept: set[tuple[int, int]],
-        last: int,
-        standstills: Collection[int],
+        committed_epochs: set[tuple[int, int]],
+        last_attempt: int,
+        standstill_ops: Collection[int],
     ) -> None:
-        self.survives, self.kept, self.last = survives, kept, last
-        self.standstills = standstills
-        self.found: dict[int, list[Mark]] = {}
-        self.of_steps: dict[int, Spent] = {}
-        self.struck: dict[int, int] = {}
+        self.survives, self.committed_epochs, self.last_attempt = (
+            survives,
+            committed_epochs,
+            last_attempt,
+        )
+        self.standstill_ops = standstill_ops
+        self.marks: dict[int, list[PhaseMark]] = {}
+        self.latest_phases: dict[int, TimeUse] = {}
+        self.attempts_by_op: dict[int, int] = {}
 
-    def read(self, time_ns: int, what: Event) -> None:
+    def add_event(self, time_ns: int, event: Event) -> None:
         """Add the mark of one event."""
-        match what:
+        match event:
             case StepDone():
-                phase: Spent = "productive" if self.survives(what) else "replay"
-                self.of_steps[what.attempt] = phase
-                self._add(what.attempt, Mark(time_ns, phase, is_step=True))
+                phase: TimeUse = "productive" if self.survives(event) else "replay"
+                self.latest_phases[event.attempt] = phase
+                self._add_mark(event.attempt, PhaseMark(time_ns, phase, is_step=True))
             case ReportBegun():
-                self._add(what.attempt, Mark(time_ns, self._of_report(what)))
+                self._add_mark(event.attempt, PhaseMark(time_ns, self._find_report_phase(event)))
             case ReportReturned():
-                self._add(what.attempt, Mark(time_ns, "checkpoint"))
+                self._add_mark(event.attempt, PhaseMark(time_ns, "checkpoint"))
             # Up to the gate the rank trained; while it is held, no time is productive.
             case GateReached():
-                self._add(what.attempt, Mark(time_ns, self._latest(what.attempt)))
+                self._add_mark(event.attempt, PhaseMark(time_ns, self._latest_phase(event.attempt)))
             case GateReleased():
-                self._add(what.attempt, Mark(time_ns, "other"))
+                self._add_mark(event.attempt, PhaseMark(time_ns, "other"))
             case FaultInvoked():
-                self.struck[what.op] = what.attempt
-                self._add(what.attempt, Mark(time_ns, "other"))
-            case FaultHealed() if what.op in self.struck:
-                attempt = self.struck[what.op]
+                self.attempts_by_op[event.op] = event.attempt
+                self._add_mark(event.attempt, PhaseMark(time_ns, "other"))
+            case FaultHealed() if event.op in self.attempts_by_op:
+                attempt = self.attempts_by_op[event.op]
                 # Under a fault that stops all progress nothing is trained until it is healed.
-                stood = what.op in self.standstills
-                self._add(attempt, Mark(time_ns, "other" if stood else self._latest(attempt)))
+                is_standstill = event.op in self.standstill_ops
+                self._add_mark(
+                    attempt,
+                    PhaseMark(time_ns, "other" if is_standstill else self._latest_phase(attempt)),
+                )
             case _:
                 pass
 
-    def _add(self, attempt: int, mark: Mark) -> None:
-        self.found.setdefault(attempt, []).append(mark)
+    def _add_mark(self, attempt: int, mark: PhaseMark) -> None:
+        self.marks.setdefault(attempt, []).append(mark)
 
-    def _latest(self, attempt: int) -> Spent:
-        return self.of_steps.get(attempt, "productive")
+    def _latest_phase(self, attempt: int) -> TimeUse:
+        return self.latest_phases.get(attempt, "productive")
 
-    def _of_report(self, begun: ReportBegun) -> Spent:
+    def _find_report_phase(self, report: ReportBegun) -> TimeUse:
         """Return the phase before a report: that of its steps, else by its commit."""
-        if begun.attempt in self.of_steps:
-            return self.of_steps[begun.attempt]
-        is_last = begun.attempt == self.last
-        return "productive" if is_last or (begun.attempt, begun.epoch) in self.kept else "replay"
+        if report.attempt in self.latest_phases:
+            return self.latest_phases[report.attempt]
+        is_last = report.attempt == self.last_attempt
+        return (
+            "productive"
+            if is_last or (report.attempt, report.epoch) in self.committed_epochs
+            else "replay"
+        )
 
 
-def scheduled_ns(history: History, *, since_ns: int, before_ns: int | None) -> int | None:
+def find_scheduling_ns(history: History, *, since_ns: int, before_ns: int | None) -> int | None:
     """Return the last moment of a stretch at which Ray's controller began to schedule, or None."""
-    found = (
+    scheduling_times = (
         history.time_ns(number)
-        for number, seen in history.of(ControllerState)
-        if seen.state == "SCHEDULING"
+        for number, change in history.select_events(ControllerState)
+        if change.state == "SCHEDULING"
     )
-    within = [ns for ns in found if ns >= since_ns and (before_ns is None or ns <= before_ns)]
-    return max(within, default=None)
+    candidates = [
+        ns for ns in scheduling_times if ns >= since_ns and (before_ns is None or ns <= before_ns)
+    ]
+    return max(candidates, default=None)
 
 
-def launched_ns(history: History, attempt: Attempt, *, before_ns: int) -> int | None:
+def find_launch_ns(history: History, attempt: Attempt, *, before_ns: int) -> int | None:
     """Return when an attempt's train functions began: the controller is RUNNING, all are ready."""
-    opened = -1 if attempt.group_started is None else attempt.group_started
-    states = (
+    group_number = -1 if attempt.group_started is None else attempt.group_started
+    running_times = (
         history.time_ns(number)
-        for number, seen in history.of(ControllerState)
-        if seen.state == "RUNNING" and number > opened
+        for number, change in history.select_events(ControllerState)
+        if change.state == "RUNNING" and number > group_number
     )
-    running_ns = next((ns for ns in states if ns <= before_ns), None)
-    ready = [history.time_ns(start.number) for start in attempt.starts.values()]
-    known = [ns for ns in (running_ns, *ready) if ns is not None]
-    return max(known, default=None)
+    running_ns = next((ns for ns in running_times if ns <= before_ns), None)
+    start_times = [history.time_ns(start.number) for start in attempt.starts.values()]
+    moments = [ns for ns in (running_ns, *start_times) if ns is not None]
+    return max(moments, default=None)
 
 
 Phase: TypeAlias = Literal[
@@ -178,13 +193,13 @@ _MEANINGS: Mapping[Phase, str] = {
 }
 
 
-def meaning(phase: Phase, terms: LauncherWords) -> str:
+def describe_phase(phase: Phase, terms: LauncherWords) -> str:
     """Return in words the use of the time in a phase."""
     return _MEANINGS[phase].format(controller=terms.controller, name=terms.name)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PhaseSpan:
     """A stretch of time in one phase."""
 
     #: the index of the attempt that is charged
@@ -194,15 +209,15 @@ class Span:
     until_ns: int
 
     @property
-    def ns(self) -> int:
+    def duration_ns(self) -> int:
         return self.until_ns - self.since_ns
 
 
 @dataclass(frozen=True)
-class Ledger:
+class TimeLedger:
     """The spans of a job from its driver's start to its exit, end to end and without overlap."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[PhaseSpan, ...]
 
     @property
     def wall_ns(self) -> int:
@@ -214,129 +229,143 @@ class Ledger:
         """The attempts that are charged."""
         return tuple(dict.fromkeys(span.attempt for span in self.spans))
 
-    def ns(self, *, attempt: int | None = None) -> dict[Phase, int]:
+    def sum_nanoseconds(self, *, attempt: int | None = None) -> dict[Phase, int]:
         """Return the nanoseconds per phase, of one attempt or of all; together the wall time."""
-        total = dict.fromkeys(PHASES, 0)
+        totals = dict.fromkeys(PHASES, 0)
         for span in self.spans:
             if attempt is None or span.attempt == attempt:
-                total[span.phase] += span.ns
-        return total
+                totals[span.phase] += span.duration_ns
+        return totals
 
-    def seconds(self, *, attempt: int | None = None) -> dict[Phase, float]:
+    def sum_seconds(self, *, attempt: int | None = None) -> dict[Phase, float]:
         """Return the seconds per phase, of one attempt or of all."""
-        return {phase: ns / 1e9 for phase, ns in self.ns(attempt=attempt).items()}
+        return {phase: ns / 1e9 for phase, ns in self.sum_nanoseconds(attempt=attempt).items()}
 
     @property
     def goodput(self) -> float | None:
         """The productive part of the wall time; None where no time was recorded."""
-        return self.ns()["productive"] / self.wall_ns if self.wall_ns else None
+        return self.sum_nanoseconds()["productive"] / self.wall_ns if self.wall_ns else None
 
 
 # Several parts of a page use it, and it takes as long as a few checks.
-_known: WeakKeyDictionary[RunAnalysis, Ledger] = WeakKeyDictionary()
+_ledgers: WeakKeyDictionary[RunAnalysis, TimeLedger] = WeakKeyDictionary()
 
 
-def ledger_of(analysis: RunAnalysis) -> Ledger:
+def get_ledger(analysis: RunAnalysis) -> TimeLedger:
     """Return the ledger of the run that is judged; it is made once."""
-    if analysis not in _known:
-        _known[analysis] = ledger(analysis.run, analysis.hits, injections=analysis.injections)
-    return _known[analysis]
+    if analysis not in _ledgers:
+        _ledgers[analysis] = build_ledger(
+            analysis.run, analysis.hits, injections=analysis.injections
+        )
+    return _ledgers[analysis]
 
 
-def ledger(
-    course: RunTables,
-    hits: Mapping[int, Sequence[Injection]] | None = None,
+def build_ledger(
+    tables: RunTables,
+    injections_by_attempt: Mapping[int, Sequence[Injection]] | None = None,
     *,
     injections: Sequence[Injection] = (),
-) -> Ledger:
-    """Charge the time of a run; `hits` are the injections that ended attempts, by their index.
+) -> TimeLedger:
+    """Charge the time of a run; `injections_by_attempt` are those that ended attempts.
 
     An attempt is charged with all time from its own scheduling until the next one's. The first is
     also charged with the time before, the last with the time after.
     """
-    history = course.history
+    history = tables.history
     if not len(history):
-        return Ledger(())
-    sweep = _Sweep(*bounds_ns(history))
-    found = marks(course, injections)
-    rows = course.attempts
-    for place, attempt in enumerate(rows):
-        following = rows[place + 1] if place + 1 < len(rows) else None
-        harm_ns = _harm_ns(attempt, (hits or {}).get(attempt.index, ()))
-        _charge(sweep, course, attempt, found.get(attempt.index, ()), harm_ns, following)
-    sweep.to("other", sweep.end_ns)
-    return Ledger(tuple(_joined(sweep.spans)))
+        return TimeLedger(())
+    sweep = _PhaseSweep(*find_bounds_ns(history))
+    marks_by_attempt = build_marks(tables, injections)
+    attempts = tables.attempts
+    for position, attempt in enumerate(attempts):
+        next_attempt = attempts[position + 1] if position + 1 < len(attempts) else None
+        harm_ns = _find_harm_ns(attempt, (injections_by_attempt or {}).get(attempt.index, ()))
+        _charge_attempt(
+            sweep, tables, attempt, marks_by_attempt.get(attempt.index, ()), harm_ns, next_attempt
+        )
+    sweep.charge_phase("other", sweep.end_ns)
+    return TimeLedger(tuple(_join_spans(sweep.spans)))
 
 
-def bounds_ns(history: History) -> tuple[int, int]:
+def find_bounds_ns(history: History) -> tuple[int, int]:
     """Return the begin and the end of the job: its driver's first event, and the driver's exit.
 
     Where these were not seen, the history's own first and last event stand for them.
     """
     first_ns, last_ns = history.time_ns(0), history.time_ns(len(history) - 1)
-    opened = (history.time_ns(n) for n, e in history.of(JournalOpened) if e.role == "driver")
-    exited = [history.time_ns(n) for n, _ in history.of(DriverExited)]
-    since_ns = next(opened, first_ns)
-    return since_ns, max(since_ns, exited[-1] if exited else last_ns)
+    opening_times = (
+        history.time_ns(number)
+        for number, event in history.select_events(JournalOpened)
+        if event.role == "driver"
+    )
+    exit_times = [history.time_ns(number) for number, _ in history.select_events(DriverExited)]
+    start_ns = next(opening_times, first_ns)
+    return start_ns, max(start_ns, exit_times[-1] if exit_times else last_ns)
 
 
 @dataclass
-class _Sweep:
+class _PhaseSweep:
     """One pass over the time of a run. A moment that lies behind, or is unknown, has no effect."""
 
     now_ns: int
     end_ns: int
     attempt: int = 0
-    spans: list[Span] = field(default_factory=list)
+    spans: list[PhaseSpan] = field(default_factory=list)
 
-    def to(self, phase: Phase, until_ns: int | None) -> None:
+    def charge_phase(self, phase: Phase, until_ns: int | None) -> None:
         until_ns = self.now_ns if until_ns is None else min(until_ns, self.end_ns)
         if until_ns > self.now_ns:
-            self.spans.append(Span(self.attempt, phase, self.now_ns, until_ns))
+            self.spans.append(PhaseSpan(self.attempt, phase, self.now_ns, until_ns))
             self.now_ns = until_ns
 
 
-def _charge(
-    sweep: _Sweep,
-    course: RunTables,
+def _charge_attempt(
+    sweep: _PhaseSweep,
+    tables: RunTables,
     attempt: Attempt,
-    found: Sequence[Mark],
+    marks: Sequence[PhaseMark],
     harm_ns: int | None,
-    following: Attempt | None,
+    next_attempt: Attempt | None,
 ) -> None:
     sweep.attempt = attempt.index
     opened_ns = (
-        None if attempt.group_started is None else course.history.time_ns(attempt.group_started)
+        None if attempt.group_started is None else tables.history.time_ns(attempt.group_started)
     )
-    limit_ns = _until_ns(course, following, sweep.end_ns)
+    limit_ns = _find_limit_ns(tables, next_attempt, sweep.end_ns)
     # Each call below ends a phase, in the order of a worker group's life. A moment that was not
     # seen ends nothing, and its time falls to the next phase.
-    sweep.to("other", scheduled_ns(course.history, since_ns=sweep.now_ns, before_ns=opened_ns))
-    sweep.to("schedule", opened_ns)
-    sweep.to("start", launched_ns(course.history, attempt, before_ns=limit_ns))
-    _train(sweep, attempt, found, stop_ns=limit_ns if harm_ns is None else harm_ns)
-    _end(sweep, course, attempt, harm_ns=harm_ns, following=following)
+    sweep.charge_phase(
+        "other", find_scheduling_ns(tables.history, since_ns=sweep.now_ns, before_ns=opened_ns)
+    )
+    sweep.charge_phase("schedule", opened_ns)
+    sweep.charge_phase("start", find_launch_ns(tables.history, attempt, before_ns=limit_ns))
+    _charge_training(sweep, attempt, marks, stop_ns=limit_ns if harm_ns is None else harm_ns)
+    _charge_ending(sweep, tables, attempt, harm_ns=harm_ns, next_attempt=next_attempt)
 
 
-def _train(sweep: _Sweep, attempt: Attempt, found: Sequence[Mark], *, stop_ns: int) -> None:
+def _charge_training(
+    sweep: _PhaseSweep, attempt: Attempt, marks: Sequence[PhaseMark], *, stop_ns: int
+) -> None:
     """Charge the time between an attempt's steps and reports, as far as it came."""
-    resumed = any(start.checkpoint or start.place > START for start in attempt.starts.values())
-    first = next((mark for mark in found if mark.is_step), None)
-    begins_ns = sweep.now_ns if first is None else min(first.time_ns, stop_ns)
-    sweep.to("restore" if resumed else "start", begins_ns)
-    for mark in found:
+    has_checkpoint = any(
+        start.checkpoint or start.training_place > START for start in attempt.starts.values()
+    )
+    first_step = next((mark for mark in marks if mark.is_step), None)
+    begins_ns = sweep.now_ns if first_step is None else min(first_step.time_ns, stop_ns)
+    sweep.charge_phase("restore" if has_checkpoint else "start", begins_ns)
+    for mark in marks:
         if mark.time_ns > stop_ns:
             break
-        sweep.to(mark.phase, mark.time_ns)
+        sweep.charge_phase(mark.phase, mark.time_ns)
 
 
-def _end(
-    sweep: _Sweep,
-    course: RunTables,
+def _charge_ending(
+    sweep: _PhaseSweep,
+    tables: RunTables,
     attempt: Attempt,
     *,
     harm_ns: int | None,
-    following: Attempt | None,
+    next_attempt: Attempt | None,
 ) -> None:
     """Charge the time between an attempt's last sign of life and the next one's scheduling."""
     # The moments of an end, each charged to what the job waited for until it came:
@@ -349,48 +378,52 @@ def _end(
     # Not every moment is seen. The sweep never goes back, so a moment that lies behind what was
     # charged already, or is missing, takes no time and leaves it to the phase after it: the phases
     # of any run add up to its wall time to the nanosecond.
-    history = course.history
-    sweep.to("replay", harm_ns)
-    decided = attempt.decisions[-1] if attempt.decisions else None
-    decided_ns = None if decided is None else history.time_ns(decided.number)
-    sweep.to("detect", decided_ns)
-    if following is None:
-        raised = course.ending.raised
-        sweep.to("teardown", history.time_ns(raised[0]) if raised and decided else None)
+    history = tables.history
+    sweep.charge_phase("replay", harm_ns)
+    last_decision = attempt.decisions[-1] if attempt.decisions else None
+    decided_ns = None if last_decision is None else history.time_ns(last_decision.number)
+    sweep.charge_phase("detect", decided_ns)
+    if next_attempt is None:
+        raised_error = tables.ending.fit_error
+        sweep.charge_phase(
+            "teardown", history.time_ns(raised_error[0]) if raised_error and last_decision else None
+        )
         return
-    opened_ns = _until_ns(course, following, sweep.end_ns)
-    again_ns = scheduled_ns(history, since_ns=sweep.now_ns, before_ns=opened_ns)
-    lasted = decided is None and harm_ns is not None  # no decision, as when the driver is gone
-    sweep.to("detect" if lasted else "teardown", again_ns)
+    opened_ns = _find_limit_ns(tables, next_attempt, sweep.end_ns)
+    scheduling_ns = find_scheduling_ns(history, since_ns=sweep.now_ns, before_ns=opened_ns)
+    is_undecided = (
+        last_decision is None and harm_ns is not None
+    )  # no decision, as when the driver is gone
+    sweep.charge_phase("detect" if is_undecided else "teardown", scheduling_ns)
     # Stragglers of an ended attempt may make steps after Ray began to schedule the next one.
-    last_ns = max((history.time_ns(step.number) for step in attempt.steps[-1:]), default=0)
-    sweep.to("teardown", min(last_ns, opened_ns))
+    last_step_ns = max((history.time_ns(step.number) for step in attempt.steps[-1:]), default=0)
+    sweep.charge_phase("teardown", min(last_step_ns, opened_ns))
 
 
-def _until_ns(course: RunTables, following: Attempt | None, end_ns: int) -> int:
+def _find_limit_ns(tables: RunTables, next_attempt: Attempt | None, end_ns: int) -> int:
     """Return the first sign of the next attempt's workers, or the end of the run."""
-    if following is None:
+    if next_attempt is None:
         return end_ns
-    firsts = [start.number for start in following.starts.values()]
-    firsts += [step.number for step in following.steps[:1]]
-    firsts += [] if following.group_started is None else [following.group_started]
-    return min((course.history.time_ns(number) for number in firsts), default=end_ns)
+    first_events = [start.number for start in next_attempt.starts.values()]
+    first_events += [step.number for step in next_attempt.steps[:1]]
+    first_events += [] if next_attempt.group_started is None else [next_attempt.group_started]
+    return min((tables.history.time_ns(number) for number in first_events), default=end_ns)
 
 
-def _harm_ns(attempt: Attempt, hits: Sequence[Injection]) -> int | None:
-    found = (injection.hits.get(attempt.index) for injection in hits)
-    return min((harm_ns for harm_ns in found if harm_ns is not None), default=None)
+def _find_harm_ns(attempt: Attempt, injections: Sequence[Injection]) -> int | None:
+    harm_times = (injection.hit_times_by_attempt.get(attempt.index) for injection in injections)
+    return min((harm_ns for harm_ns in harm_times if harm_ns is not None), default=None)
 
 
-def _joined(spans: Sequence[Span]) -> Iterator[Span]:
+def _join_spans(spans: Sequence[PhaseSpan]) -> Iterator[PhaseSpan]:
     """Join neighbours of one attempt and phase."""
-    open_: Span | None = None
+    open_span: PhaseSpan | None = None
     for span in spans:
-        if open_ and (open_.attempt, open_.phase) == (span.attempt, span.phase):
-            open_ = Span(span.attempt, span.phase, open_.since_ns, span.until_ns)
+        if open_span and (open_span.attempt, open_span.phase) == (span.attempt, span.phase):
+            open_span = PhaseSpan(span.attempt, span.phase, open_span.since_ns, span.until_ns)
             continue
-        if open_:
-            yield open_
-        open_ = span
-    if open_:
-        yield open_
+        if open_span:
+            yield open_span
+        open_span = span
+    if open_span:
+        yield open_span

@@ -14,17 +14,17 @@ cosmetic           no loss and no part of the state differs, and of metrics
 from collections.abc import Sequence
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.blame import blamed, follows_a_first_forward
-from chaos.check.divergence import divergence, left_before
-from chaos.check.metrics import counters
+from chaos.check.blame import find_blame, is_first_forward_effect
+from chaos.check.divergence import find_divergence, has_diverged
+from chaos.check.metrics import find_counters
 from chaos.check.progress import LOST_WORK, RECOVERY
 from chaos.check.restarts import Restart
 from chaos.check.resume import RESUME_POINT, START_DECISION
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
-from chaos.check.saved_model import is_in_file
-from chaos.check.state_at_resume import Row
-from chaos.check.state_comparison import states_of
-from chaos.check.state_snapshots import is_rng, parts_of
+from chaos.check.saved_model import is_model_in_file
+from chaos.check.state_at_resume import ResumeRow
+from chaos.check.state_comparison import compare_states
+from chaos.check.state_snapshots import index_parts, is_rng
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.places import RankEpoch
 from chaos.model.scenario import Acceptable, Expect
@@ -32,128 +32,160 @@ from chaos.model.severity import Severity
 from chaos.model.verdict import CheckResult
 
 # The checks that show that training continued at its place, over as many steps.
-_GROUNDS = ("agreement", "resume-point", "cursor", "epochs", "batch")
+_POSITION_CHECKS = ("agreement", "resume-point", "cursor", "epochs", "batch")
 ACCEPTED = "accepted as "  # opens a note on a broken promise that is accepted
-_MEANT: dict[Acceptable, Severity] = {
+_ACCEPTABLE_SEVERITIES: dict[Acceptable, Severity] = {
     "rng": "not reproducible",
     "lost-work": "work lost",
     "cosmetic": "cosmetic",
 }
 # The checks that are broken where saved work is trained again; that takes its time, too.
-_COSTLY = (START_DECISION, RESUME_POINT, LOST_WORK)
-_DRAWN = (SAMPLE_ORDER, SAMPLES)
+_WORK_CHECKS = (START_DECISION, RESUME_POINT, LOST_WORK)
+_SAMPLE_CHECKS = (SAMPLE_ORDER, SAMPLES)
 
 
-def graded(analysis: RunAnalysis, results: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
+def grade_results(analysis: RunAnalysis, results: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
     """Return the results with the severity of lost work, and of a trajectory that differs."""
-    broken = {result.check for result in results if result.status == "fail"}
-    right = any(r.check == TRAJECTORY and r.status == "pass" and r.evidence for r in results)
+    failed_checks = {result.check for result in results if result.status == "fail"}
+    is_trajectory_equal = any(
+        r.check == TRAJECTORY and r.status == "pass" and r.evidence for r in results
+    )
     severities: dict[str, Severity] = {}
-    if TRAJECTORY in broken:
-        severities[TRAJECTORY] = _of_trajectory(analysis, results)
-    if right and broken <= {*_COSTLY, RECOVERY}:  # all that is broken is the cost of a resume
-        severities |= dict.fromkeys(_COSTLY, "work lost")
+    if TRAJECTORY in failed_checks:
+        severities[TRAJECTORY] = _grade_trajectory(analysis, results)
+    if is_trajectory_equal and failed_checks <= {
+        *_WORK_CHECKS,
+        RECOVERY,
+    }:  # all that is broken is the cost of a resume
+        severities |= dict.fromkeys(_WORK_CHECKS, "work lost")
     return tuple(
-        _with(result, severities[result.check]) if result.check in severities else result
+        _set_severity(result, severities[result.check]) if result.check in severities else result
         for result in results
     )
 
 
-def accepted(
+def accept_failures(
     expect: Expect, results: Sequence[CheckResult]
 ) -> tuple[tuple[CheckResult, ...], tuple[str, ...]]:
     """Return the results, passed if nothing is worse than what is accepted, with notes of it.
 
     Where inputs may be drawn anew, so may be what is shown to follow from them alone.
     """
-    broken = [result for result in results if result.status == "fail"]
-    allowed = {_MEANT[word] for word in expect.accept}
-    is_drawn = expect.sampling == "resampled" and any(r.check in _DRAWN for r in broken)
-    drawn = (*_DRAWN, TRAJECTORY) if is_drawn else ()
-    if not broken or not all(
-        result.severity in allowed or (result.check in drawn and result.severity == _MEANT["rng"])
-        for result in broken
+    failures = [result for result in results if result.status == "fail"]
+    allowed_severities = {_ACCEPTABLE_SEVERITIES[word] for word in expect.accept}
+    is_resampled = expect.sampling == "resampled" and any(
+        r.check in _SAMPLE_CHECKS for r in failures
+    )
+    drawn_checks = (*_SAMPLE_CHECKS, TRAJECTORY) if is_resampled else ()
+    if not failures or not all(
+        result.severity in allowed_severities
+        or (result.check in drawn_checks and result.severity == _ACCEPTABLE_SEVERITIES["rng"])
+        for result in failures
     ):
         return tuple(results), ()
-    notes = tuple(f"{ACCEPTED}{r.severity}: {r.check}: {r.summary}" for r in broken)
-    return tuple(_let_pass(r) if r in broken else r for r in results), notes
+    notes = tuple(f"{ACCEPTED}{r.severity}: {r.check}: {r.summary}" for r in failures)
+    return tuple(_accept_failure(r) if r in failures else r for r in results), notes
 
 
-def _let_pass(result: CheckResult) -> CheckResult:
-    said = f"{ACCEPTED}{result.severity}: {result.summary}"
-    return result.model_copy(update={"status": "pass", "anomalies": (), "summary": said})
+def _accept_failure(result: CheckResult) -> CheckResult:
+    summary = f"{ACCEPTED}{result.severity}: {result.summary}"
+    return result.replace(status="pass", anomalies=(), summary=summary)
 
 
-def _with(result: CheckResult, severity: Severity) -> CheckResult:
-    anomalies = tuple(a.model_copy(update={"severity": severity}) for a in result.anomalies)
-    return result.model_copy(update={"anomalies": anomalies})
+def _set_severity(result: CheckResult, severity: Severity) -> CheckResult:
+    anomalies = tuple(anomaly.replace(severity=severity) for anomaly in result.anomalies)
+    return result.replace(anomalies=anomalies)
 
 
-def _of_trajectory(analysis: RunAnalysis, results: Sequence[CheckResult]) -> Severity:
+def _grade_trajectory(analysis: RunAnalysis, results: Sequence[CheckResult]) -> Severity:
     comparison = analysis.comparison
     if comparison is None:
         return "wrong result"
-    lasting = states_of(analysis)
-    is_even = comparison.losses.first is None and (lasting is None or not lasting.differing)
-    if is_even and comparison.metrics.other <= counters(analysis):
+    states = compare_states(analysis)
+    has_equal_numbers = comparison.losses.earliest_pair is None and (
+        states is None or not states.differing
+    )
+    if has_equal_numbers and comparison.metrics.differing_names <= find_counters(analysis):
         return "cosmetic"
-    return "not reproducible" if only_random(analysis, results) else "wrong result"
+    return "not reproducible" if is_only_random(analysis, results) else "wrong result"
 
 
-def only_random(analysis: RunAnalysis, results: Sequence[CheckResult]) -> bool:
+def is_only_random(analysis: RunAnalysis, results: Sequence[CheckResult]) -> bool:
     """Return whether only random streams are shown to differ from the baseline's."""
-    named = {result.check: result for result in results}
-    first = divergence(analysis)
-    if first is None or not analysis.allowance.is_exact:
+    results_by_check = {result.check: result for result in results}
+    first_difference = find_divergence(analysis)
+    if first_difference is None or not analysis.allowance.is_exact:
         return False
-    if any(named[check].status != "pass" for check in _GROUNDS if check in named):
-        return False
-    order = named[SAMPLE_ORDER]
-    is_drawn = bool(order.anomalies) and order.severity == "not reproducible"
-    counted = named[SAMPLES]
-    if counted.severity == "wrong result" or not (
-        is_drawn or (counted.status == "pass" and counted.evidence)
+    if any(
+        results_by_check[check].status != "pass"
+        for check in _POSITION_CHECKS
+        if check in results_by_check
     ):
         return False
-    started = [restart for restart in analysis.restarts if restart.attempt.first_steps]
-    return all(_came_back(analysis, restart) for restart in started) and any(
-        _parts_by_chance(analysis, restart, order)
-        for restart in started
-        if restart.attempt.index == first.attempt
+    order_result = results_by_check[SAMPLE_ORDER]
+    is_drawn = bool(order_result.anomalies) and order_result.severity == "not reproducible"
+    samples_result = results_by_check[SAMPLES]
+    if samples_result.severity == "wrong result" or not (
+        is_drawn or (samples_result.status == "pass" and samples_result.evidence)
+    ):
+        return False
+    started_restarts = [
+        restart for restart in analysis.restarts if restart.attempt.first_step_event_numbers
+    ]
+    return all(_is_restored(analysis, restart) for restart in started_restarts) and any(
+        _is_random_divergence(analysis, restart, order_result)
+        for restart in started_restarts
+        if restart.attempt.index == first_difference.attempt
     )
 
 
-def _parts_by_chance(analysis: RunAnalysis, restart: Restart, order: CheckResult) -> bool:
+def _is_random_divergence(
+    analysis: RunAnalysis, restart: Restart, order_result: CheckResult
+) -> bool:
     """Return whether the first difference after a resume was drawn: numbers at once, or inputs."""
-    blame = blamed(analysis, restart)
-    drew = blame.causes and all(is_rng(row.component) for row in blame.rows)
-    if order.anomalies:
-        return bool(blame.after.inputs) and order.severity == "not reproducible"
-    return bool(drew) and blame.at_once
+    blame = find_blame(analysis, restart)
+    is_drawn = blame.causes and all(is_rng(row.component) for row in blame.rows)
+    if order_result.anomalies:
+        return (
+            bool(blame.earliest_difference.differing_inputs)
+            and order_result.severity == "not reproducible"
+        )
+    return bool(is_drawn) and blame.is_immediate
 
 
-def _came_back(analysis: RunAnalysis, restart: Restart) -> bool:
+def _is_restored(analysis: RunAnalysis, restart: Restart) -> bool:
     """Return whether every part of each rank but its generators was seen to be right."""
-    rows = [row for row in analysis.components if row.attempt == restart.attempt.index]
-    solid = [row for row in rows if not is_rng(row.component)]
-    models = {row.rank for row in solid if row.group == "model"}
-    return models >= set(restart.attempt.first_steps) and all(
-        _is_right(analysis, restart, row) for row in solid
+    rows = [row for row in analysis.state_rows if row.attempt == restart.attempt.index]
+    checked_rows = [row for row in rows if not is_rng(row.component)]
+    model_ranks = {row.rank for row in checked_rows if row.group == "model"}
+    return model_ranks >= set(restart.attempt.first_step_event_numbers) and all(
+        _is_right_row(analysis, restart, row) for row in checked_rows
     )
 
 
-def _is_right(analysis: RunAnalysis, restart: Restart, row: Row) -> bool:
-    if row.standing == "restored" or row in blamed(analysis, restart).without_consequence:
+def _is_right_row(analysis: RunAnalysis, restart: Restart, row: ResumeRow) -> bool:
+    if row.standing == "restored" or row in find_blame(analysis, restart).without_consequence:
         return True
-    if follows_a_first_forward(analysis, restart, row):
+    if is_first_forward_effect(analysis, restart, row):
         return True
     # Once numbers differ, the state to restore is the run's own at the end of the last epoch. Where
     # that was not seen, the file that was read shows whether the model is the one that was saved.
-    is_late = restart.attempt.place is not None and left_before(analysis, *restart.attempt.place)
-    if row.standing != "different" or not is_late or row.of_own or row.ours is None:
+    is_after_divergence = restart.attempt.training_place is not None and has_diverged(
+        analysis, *restart.attempt.training_place
+    )
+    if (
+        row.standing != "different"
+        or not is_after_divergence
+        or row.expects_own_state
+        or row.actual is None
+    ):
         return False
-    left = None if row.step else analysis.run.snapshots.left.get(RankEpoch(row.rank, row.epoch - 1))
-    own = parts_of(left).get(row.component)
-    if own is not None:
-        return own.digest == row.ours.digest
-    return row.group != "model" or is_in_file(analysis, row, row.ours)
+    epoch_state = (
+        None
+        if row.step
+        else analysis.run.snapshots.exit_snapshots.get(RankEpoch(row.rank, row.epoch - 1))
+    )
+    saved_part = index_parts(epoch_state).get(row.component)
+    if saved_part is not None:
+        return saved_part.digest == row.actual.digest
+    return row.group != "model" or is_model_in_file(analysis, row, row.actual)

@@ -7,30 +7,30 @@ from pathlib import PurePath
 from chaos.check import census
 from chaos.check.analysis import RunAnalysis
 from chaos.check.children import describe_unseen_children
-from chaos.check.diagnosis import cause
-from chaos.check.divergence import difference, divergence
+from chaos.check.diagnosis import describe_cause
+from chaos.check.divergence import describe_difference, find_divergence
 from chaos.check.injections import Injection
 from chaos.check.restarts import Restart
-from chaos.check.resumes import in_words, is_resumed, nothing_was_left, untested
-from chaos.check.save_operations import file_at
+from chaos.check.resumes import describe_no_work, find_untested_reason, has_no_work_left, is_resumed
+from chaos.check.save_operations import find_file
 from chaos.check.state import STATE
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.history import History
 from chaos.model.scenario import VerdictStatus
 from chaos.model.trigger import (
-    IN_A_SAVE,
+    SAVE_MOMENTS,
     AtMoment,
     AtRecovery,
     AtStart,
     AtState,
     AtStep,
-    path_pattern,
+    build_path_pattern,
 )
 from chaos.model.verdict import CheckResult
-from chaos.words import begun, plural
+from chaos.wording import capitalize_first, plural
 
-FAULTS_NAMED = 3  # of a run with more, the first alone: the rest are in its report
-_PLACES = {
+NAMED_FAULTS_MAX = 3  # of a run with more, the first alone: the rest are in its report
+_MOMENT_TEXTS = {
     "validating": "in the validation of epoch {epoch}",
     "saving": "in the middle of a save of epoch {epoch}",
     "making": "as it had made a folder in epoch {epoch}",
@@ -45,130 +45,150 @@ _PLACES = {
     "reported": "when report() of epoch {epoch} had returned and Ray had not committed it",
     "committed": "when Ray had committed epoch {epoch}",
 }
-_RECOVERY = {
+_RECOVERY_TEXTS = {
     "start": "as it began to recover",
     "loading": "while it loaded what an earlier attempt had saved",
     "first_step": "as its first step after the recovery began",
 }
 
 
-def headline(
+def build_headline(
     analysis: RunAnalysis,
     results: Sequence[CheckResult],
     status: VerdictStatus,
     *,
-    accepted: int = 0,
+    accepted_count: int = 0,
 ) -> str:
     """Return the faults, the outcome of the job, and the evidence, in one sentence.
 
-    `accepted`: the number of broken promises that the scenario accepts.
+    `accepted_count`: the number of broken promises that the scenario accepts.
     """
     if status == "pass":
-        lack = untested(analysis)
-        good = _good(analysis, accepted=accepted)
-        return as_sentence(f"{faults(analysis)}{good}{f'; {lack}' if lack else ''}")
+        untested_reason = find_untested_reason(analysis)
+        success = _describe_success(analysis, accepted=accepted_count)
+        return format_sentence(
+            f"{describe_faults(analysis)}{success}"
+            f"{f'; {untested_reason}' if untested_reason else ''}"
+        )
     if status == "fail":
-        return as_sentence(f"{faults(analysis)}{_bad(analysis, results)}")
+        return format_sentence(f"{describe_faults(analysis)}{_describe_failure(analysis, results)}")
     doubts = (result.summary for result in results if result.status == "inconclusive")
-    broken = [result.check for result in results if result.status == "fail"]
-    besides = f" (broken all the same: {', '.join(broken)})" if broken else ""
-    return as_sentence(f"it is unknown whether the job came out right: {next(doubts)}{besides}")
+    failed_checks = [result.check for result in results if result.status == "fail"]
+    failure_text = f" (broken all the same: {', '.join(failed_checks)})" if failed_checks else ""
+    return format_sentence(
+        f"it is unknown whether the job came out right: {next(doubts)}{failure_text}"
+    )
 
 
-def as_sentence(text: str) -> str:
+def format_sentence(text: str) -> str:
     """Return a text with a capital and a full stop."""
-    return begun(text).removesuffix(".") + "."
+    return capitalize_first(text).removesuffix(".") + "."
 
 
-def faults(analysis: RunAnalysis) -> str:
+def describe_faults(analysis: RunAnalysis) -> str:
     """Return the faults in words, as the beginning of a sentence."""
-    landed = [injection for injection in analysis.injections if injection.landed]
-    if not landed:
+    effective_injections = [injection for injection in analysis.injections if injection.has_effect]
+    if not effective_injections:
         return "nothing was done to the job; "
-    times = Counter(injection.op.index for injection in landed)
-    firsts = {injection.op.index: injection for injection in reversed(landed)}
-    names = [_fault(analysis, firsts[index], times[index]) for index in dict.fromkeys(times)]
-    if len(names) > FAULTS_NAMED:
+    injection_counts = Counter(injection.op.index for injection in effective_injections)
+    first_injections = {
+        injection.op.index: injection for injection in reversed(effective_injections)
+    }
+    names = [
+        _describe_fault(analysis, first_injections[index], injection_counts[index])
+        for index in dict.fromkeys(injection_counts)
+    ]
+    if len(names) > NAMED_FAULTS_MAX:
         return f"{names[0]}, and {len(names) - 1} more faults were injected into the run; "
-    *others, last = names
-    return f"{', '.join(others)} and {last}; " if others else f"{last}; "
+    *earlier_names, last_name = names
+    return f"{', '.join(earlier_names)} and {last_name}; " if earlier_names else f"{last_name}; "
 
 
-def _fault(analysis: RunAnalysis, injection: Injection, times: int) -> str:
-    at, fault = injection.op.at, injection.op.fault
+def _describe_fault(analysis: RunAnalysis, injection: Injection, attempt_count: int) -> str:
+    trigger, fault = injection.op.at, injection.op.fault
     if injection.is_in_storage:  # in the words of storage; the place where it was armed is left out
-        details = "; ".join(event.detail for _, event in injection.effects[:1])
-        return f"{fault.in_words(injection.rank, '')}: storage {details}"
-    match at:
+        details = "; ".join(event.detail for _, event in injection.storage_events[:1])
+        return f"{fault.describe_injection(injection.rank, '')}: storage {details}"
+    match trigger:
         case AtMoment():
-            place = _PLACES[at.moment].format(epoch=at.epoch) + _file(at, analysis.baseline)
+            fault_site = _MOMENT_TEXTS[trigger.moment].format(epoch=trigger.epoch) + _describe_file(
+                trigger, analysis.baseline
+            )
         case AtStep():
-            place = f"at epoch {at.epoch}, step {at.step}"
+            fault_site = f"at epoch {trigger.epoch}, step {trigger.step}"
         case AtRecovery():
-            place = _RECOVERY[at.stage]
+            fault_site = _RECOVERY_TEXTS[trigger.stage]
         case AtStart():
-            place = f"as attempt {at.starting} {'was launched' if at.at_launch else 'began'}"
+            fault_site = (
+                f"as attempt {trigger.starting} {'was launched' if trigger.at_launch else 'began'}"
+            )
         case AtState():
-            place = f"as Ray's controller came to {at.state}"
+            fault_site = f"as Ray's controller came to {trigger.state}"
         case _:
-            place = f"{at.seconds:g} s after the start"
-    again = f" in {times} attempts" if times > 1 else ""
-    return f"{fault.in_words(injection.rank, place)}{again}"
+            fault_site = f"{trigger.seconds:g} s after the start"
+    repetition = f" in {attempt_count} attempts" if attempt_count > 1 else ""
+    return f"{fault.describe_injection(injection.rank, fault_site)}{repetition}"
 
 
-def _file(at: AtMoment, clean: History | None) -> str:
+def _describe_file(trigger: AtMoment, clean_history: History | None) -> str:
     """Return the file of a place, as the place or a clean run names it, in brackets."""
-    name = at.path
-    if name is None and at.moment in IN_A_SAVE and clean is not None:
-        path = file_at(at, clean)
-        name = None if path is None else path_pattern(path)
+    name = trigger.path
+    if name is None and trigger.moment in SAVE_MOMENTS and clean_history is not None:
+        path = find_file(trigger, clean_history)
+        name = None if path is None else build_path_pattern(path)
     return "" if name is None else f" ({name})"
 
 
-def _good(analysis: RunAnalysis, *, accepted: int) -> str:
+def _describe_success(analysis: RunAnalysis, *, accepted: int) -> str:
     lineage = analysis.run.lineage
-    size = plural(analysis.run.epochs_done, "epoch")
-    if lineage.steps_done:  # boosted trees have none
-        size = f"{size}, {plural(lineage.steps_done, 'step')}"
-    went_on = _went_on(analysis)
-    if analysis.error_was_expected:
-        raised = analysis.run.ending.raised
-        assert raised is not None
-        return f"{went_on}{analysis.terms.raised(raised[1].error)}, as expected, after {size}"
+    amount = plural(analysis.run.epochs_done, "epoch")
+    if lineage.step_count:  # boosted trees have none
+        amount = f"{amount}, {plural(lineage.step_count, 'step')}"
+    restart_text = _describe_restarts(analysis)
+    if analysis.has_expected_error:
+        raised_error = analysis.run.ending.fit_error
+        assert raised_error is not None
+        return (
+            f"{restart_text}{analysis.terms.describe_failure(raised_error[1].error)}, as "
+            f"expected, after {amount}"
+        )
     if not analysis.plan.ops:
-        return f"{went_on}it finished: {size}"
-    if analysis.comparison is not None and analysis.comparison.resized:
-        return f"{went_on}with another number of workers it finished: {size}"
-    return f"{went_on or 'the job '}came out {_equal(analysis, accepted=accepted)}: {size}"
+        return f"{restart_text}it finished: {amount}"
+    if analysis.comparison is not None and analysis.comparison.resized_steps:
+        return f"{restart_text}with another number of workers it finished: {amount}"
+    return (
+        f"{restart_text or 'the job '}came out "
+        f"{_describe_equality(analysis, accepted=accepted)}: {amount}"
+    )
 
 
-def _equal(analysis: RunAnalysis, *, accepted: int) -> str:
-    equal = "bitwise equal to its baseline"
+def _describe_equality(analysis: RunAnalysis, *, accepted: int) -> str:
+    equality = "bitwise equal to its baseline"
     if (bands := analysis.allowance.bands) is not None:
-        equal = f"within the band of {bands.runs} clean runs"
+        equality = f"within the band of {bands.runs} clean runs"
     elif analysis.plan.expect.loss_tolerance is not None:
-        equal = "equal to its baseline within the tolerance it states"
+        equality = "equal to its baseline within the tolerance it states"
     if accepted:
-        equal = "equal to its baseline but for what `expect.accept` allows"
-    if analysis.comparison is not None and analysis.comparison.steps_apart:
-        equal = f"{equal}, so far as it could be compared"
-    return equal
+        equality = "equal to its baseline but for what `expect.accept` allows"
+    if analysis.comparison is not None and analysis.comparison.unpaired_steps:
+        equality = f"{equality}, so far as it could be compared"
+    return equality
 
 
-def _went_on(analysis: RunAnalysis) -> str:
+def _describe_restarts(analysis: RunAnalysis) -> str:
     restarts = analysis.restarts
     if not restarts:
         return ""
-    if nothing_was_left(analysis):
-        return f"the job was restarted after its end ({in_words(analysis)}) and "
-    source = source_of(analysis, restarts[-1])
-    where = f"from {source or 'scratch'}"
+    if has_no_work_left(analysis):
+        return f"the job was restarted after its end ({describe_no_work(analysis)}) and "
+    source = describe_first_resume_source(analysis, restarts[-1])
+    origin = f"from {source or 'scratch'}"
     if len(restarts) > 1:
-        return f"the job restarted {len(restarts)} times, the last time {where}, and "
-    return f"the job {'started again' if source is None else 'resumed'} {where} and "
+        return f"the job restarted {len(restarts)} times, the last time {origin}, and "
+    return f"the job {'started again' if source is None else 'resumed'} {origin} and "
 
 
-def source_of(analysis: RunAnalysis, restart: Restart) -> str | None:
+def describe_first_resume_source(analysis: RunAnalysis, restart: Restart) -> str | None:
     """Return the checkpoint, or else the file of the job's own, that a restart continued from."""
     checkpoint = next(iter(restart.checkpoints.values()), None)
     if checkpoint is not None:
@@ -176,45 +196,59 @@ def source_of(analysis: RunAnalysis, restart: Restart) -> str | None:
     if not is_resumed(analysis, restart):
         return None
     attempt = restart.attempt
-    loads = (analysis.run.files.newest_loaded(attempt.index, rank) for rank in attempt.starts)
+    loads = (analysis.run.files.find_newest_load(attempt.index, rank) for rank in attempt.starts)
     paths = [load.path for _, load in filter(None, loads)]
     paths += [start.path for start in attempt.starts.values() if start.path is not None]
-    epoch, step = attempt.place or (0, 0)
-    place = f"epoch {epoch}, step {step}" if step else f"epoch {epoch - 1}"
+    epoch, step = attempt.training_place or (0, 0)
+    training_place = f"epoch {epoch}, step {step}" if step else f"epoch {epoch - 1}"
     name = PurePath(paths[0]).name if paths else "what it saved"
-    return name + (f" ({place})" if (epoch, step) > (0, 0) else "")
+    return name + (f" ({training_place})" if (epoch, step) > (0, 0) else "")
 
 
-def _bad(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
-    broken = [result for result in results if result.status == "fail"]
-    others = [result.check for result in broken[1:]]
-    also = f" (also broken: {', '.join(others)})" if others else ""
-    named = cause(analysis, results)
-    if named is not None:
-        return f"{named}{_unseen(analysis, results)}{also}"
-    first = divergence(analysis)
-    if broken[0].check != TRAJECTORY or first is None:
-        return f"{broken[0].anomalies[0].message}{also}"
-    place = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
-    what = f"`{first.what}`" if first.step is None else first.what
-    fell = f"from {place} on its {what} differs from the baseline's: {difference(first)}"
-    held = census.in_words(census.candidates(analysis))
-    went = "resumed, but" if analysis.restarts else "finished, but"
-    unseen = _unseen(analysis, results)
-    return f"the job {went} {fell}{_right(analysis, results)}{held}{unseen}"
+def _describe_failure(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
+    failures = [result for result in results if result.status == "fail"]
+    other_checks = [result.check for result in failures[1:]]
+    also_failed = f" (also broken: {', '.join(other_checks)})" if other_checks else ""
+    cause_text = describe_cause(analysis, results)
+    if cause_text is not None:
+        return f"{cause_text}{_describe_unseen_state(analysis, results)}{also_failed}"
+    first_difference = find_divergence(analysis)
+    if failures[0].check != TRAJECTORY or first_difference is None:
+        return f"{failures[0].anomalies[0].message}{also_failed}"
+    training_place = f"epoch {first_difference.epoch}" + (
+        "" if first_difference.step is None else f", step {first_difference.step}"
+    )
+    value_name = (
+        f"`{first_difference.value_name}`"
+        if first_difference.step is None
+        else first_difference.value_name
+    )
+    divergence_text = (
+        f"from {training_place} on its {value_name} differs from the baseline's: "
+        f"{describe_difference(first_difference)}"
+    )
+    census_text = census.describe_candidates(census.find_candidates(analysis))
+    outcome = "resumed, but" if analysis.restarts else "finished, but"
+    unseen_text = _describe_unseen_state(analysis, results)
+    return (
+        f"the job {outcome} "
+        f"{divergence_text}{_describe_right_parts(analysis, results)}{census_text}{unseen_text}"
+    )
 
 
-def _unseen(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
+def _describe_unseen_state(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
     """Return in words what no check sees, where no part of the state is known to be the cause."""
     is_known = any(result.status == "fail" and result.check == STATE for result in results)
     return "" if is_known else describe_unseen_children(analysis)
 
 
-def _right(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
+def _describe_right_parts(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
     """Return in words the parts that were shown to be right."""
-    shown = {result.check for result in results if result.status == "pass" and result.evidence}
-    if not {"resume-point", "cursor", "epochs"} <= shown:
+    proven_checks = {
+        result.check for result in results if result.status == "pass" and result.evidence
+    }
+    if not {"resume-point", "cursor", "epochs"} <= proven_checks:
         return ""
-    if not analysis.sees_steps:
+    if not analysis.has_visible_steps:
         return "; the checkpoint and the epochs are right"
     return "; the checkpoint, the epochs and the number of steps are right"

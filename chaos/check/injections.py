@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from chaos.check.attempt import Attempt
-from chaos.check.drivers import TwoDrivers
-from chaos.check.ending import Ending
+from chaos.check.drivers import ConcurrentDrivers
+from chaos.check.ending import RunEnding
 from chaos.faults.world import Status
 from chaos.model.causes import is_own_error
 from chaos.model.event import (
@@ -38,21 +38,21 @@ class Injection:
 
     op: Op
     gates: tuple[int, ...]
-    invoked: tuple[tuple[int, FaultInvoked], ...]
-    ended: tuple[tuple[int, FaultEnded], ...]
+    invocations: tuple[tuple[int, FaultInvoked], ...]
+    outcomes: tuple[tuple[int, FaultEnded], ...]
     #: the time at which the harm was due: at once, or at the notice's deadline
     harm_ns: int | None
     ended_ns: int | None
     #: the attempt that it took workers from; None where it did not land, or hit no worker
-    hit: int | None = None
+    hit_attempt: int | None = None
     #: it was begun, and may have done harm that was not seen
     is_in_doubt: bool = False
     #: training was over before the harm was done, and the op was not meant for that
-    came_too_late: bool = False
+    is_too_late: bool = False
     #: the events of the run's storage, for a storage fault
-    effects: tuple[tuple[int, StorageFaulted], ...] = ()
+    storage_events: tuple[tuple[int, StorageFaulted], ...] = ()
     #: the further attempts that it took workers from, each with the time
-    also_hit: tuple[tuple[int, int], ...] = ()
+    later_hits: tuple[tuple[int, int], ...] = ()
     #: a platform announced and took the node
     is_reclaimed: bool = False
     #: the cluster was seen to hear of a platform's announcement
@@ -64,12 +64,16 @@ class Injection:
     is_released_first: bool = False
     #: the process lived on when its end was waited for, and the signal ended it later: what its
     #: attempt failed of
-    later_end: str = ""
+    later_error: str = ""
 
     @property
-    def hits(self) -> dict[int, int | None]:
+    def hit_times_by_attempt(self) -> dict[int, int | None]:
         """The attempts that it took workers from, each with the time of the harm."""
-        return {} if self.hit is None else {self.hit: self.harm_ns, **dict(self.also_hit)}
+        return (
+            {}
+            if self.hit_attempt is None
+            else {self.hit_attempt: self.harm_ns, **dict(self.later_hits)}
+        )
 
     @property
     def is_in_storage(self) -> bool:
@@ -77,34 +81,36 @@ class Injection:
         return self.op.fault.family == "storage"
 
     @property
-    def landed(self) -> bool:
+    def has_effect(self) -> bool:
         """Whether its effect was seen."""
-        return bool(self.invoked) and self.status == "ok"
+        return bool(self.invocations) and self.status == "ok"
 
     @property
-    def failed(self) -> bool:
+    def is_harmless(self) -> bool:
         """Whether it certainly did no harm."""
         return self.status == "fail"
 
     @property
     def status(self) -> Status | None:
         """The outcome of its one injection; None where that is not known, or there are several."""
-        if self.later_end:
+        if self.later_error:
             return "ok"
-        return self.ended[0][1].status if len(self.ended) == 1 else None
+        return self.outcomes[0][1].status if len(self.outcomes) == 1 else None
 
     @property
     def detail(self) -> str:
         """Its outcome in words."""
-        words = self.ended[-1][1].detail if self.ended else ""
+        words = self.outcomes[-1][1].detail if self.outcomes else ""
         return (
-            f"{words}, and its attempt failed later: {self.later_end}" if self.later_end else words
+            f"{words}, and its attempt failed later: {self.later_error}"
+            if self.later_error
+            else words
         )
 
     @property
-    def spares(self) -> bool:
+    def is_survived(self) -> bool:
         """Whether it landed and ended no attempt, as is usual for its kind."""
-        return self.landed and self.hit is None and _is_sparing(self.op)
+        return self.has_effect and self.hit_attempt is None and _is_survivable(self.op)
 
     @property
     def budget(self) -> Budget | None:
@@ -116,20 +122,20 @@ class Injection:
     @property
     def is_exact(self) -> bool:
         """Whether the harm was done while a rank was held, with all earlier epochs committed."""
-        is_held = self.op.holds_a_worker and not (self.is_released_first or self.later_end)
+        is_held = self.op.holds_worker and not (self.is_released_first or self.later_error)
         return is_held and not (self.is_announced or self.is_reclaimed)
 
     @property
     def rank(self) -> int | None:
         """The target's rank, hit or planned."""
-        return self.invoked[0][1].rank if self.invoked else self.op.target_rank
+        return self.invocations[0][1].rank if self.invocations else self.op.target_rank
 
     @property
     def events(self) -> tuple[int, ...]:
-        return tuple(number for number, _ in (*self.invoked, *self.ended))
+        return tuple(number for number, _ in (*self.invocations, *self.outcomes))
 
 
-def _is_sparing(op: Op) -> bool:
+def _is_survivable(op: Op) -> bool:
     """Return whether a fault usually leaves its attempt alive; for storage the history decides.
 
     Ray 2.60 watches no progress. So a hang or a long pause ends an attempt only where the job's own
@@ -138,28 +144,30 @@ def _is_sparing(op: Op) -> bool:
     return op.fault.family != "storage" and op.fault.ends_attempt != "always"
 
 
-def injections(
+def build_injections(
     plan: Plan,
     history: History,
     attempts: Sequence[Attempt],
-    ending: Ending,
-    drivers: TwoDrivers | None = None,
+    ending: RunEnding,
+    drivers: ConcurrentDrivers | None = None,
 ) -> tuple[Injection, ...]:
     """Return the events of every op of the plan, joined, in plan order.
 
     `drivers`: the drivers of the run, if a fault started a second one.
     """
-    notices = {notice.op: notice.deadline_ns for _, notice in history.of(NoticeGiven)}
-    reclaimed = [(history.time_ns(n), e) for n, e in history.of(NodeReclaimed)]
-    by_platform = {e.node_id for _, e in reclaimed if e.stage == "announced"}
-    gone = {e.node_id: time_ns for time_ns, e in reclaimed if e.stage == "gone"}
-    found = []
+    deadlines = {notice.op: notice.deadline_ns for _, notice in history.select_events(NoticeGiven)}
+    reclaims = [
+        (history.time_ns(number), event) for number, event in history.select_events(NodeReclaimed)
+    ]
+    announced_nodes = {event.node_id for _, event in reclaims if event.stage == "announced"}
+    gone_times = {event.node_id: time_ns for time_ns, event in reclaims if event.stage == "gone"}
+    injections = []
     for op in plan.ops:
-        for gates, mine, over in _turns(op, history):
-            began_ns = history.time_ns(mine[0][0]) if mine else None
-            node_id = mine[0][1].node_id if mine else ""
-            is_reclaimed = node_id in by_platform
-            is_announced = op.index in notices if is_reclaimed else op.fault.is_announced
+        for gates, invocations, outcomes in _split_by_attempt(op, history):
+            began_ns = history.time_ns(invocations[0][0]) if invocations else None
+            node_id = invocations[0][1].node_id if invocations else ""
+            is_reclaimed = node_id in announced_nodes
+            is_announced = op.index in deadlines if is_reclaimed else op.fault.is_announced
             is_preemption = is_announced and "preemptions" in plan.job.facts.budgets
             injection = Injection(
                 op=op,
@@ -167,40 +175,57 @@ def injections(
                 is_announced=is_announced,
                 is_preemption=is_preemption,
                 gates=gates,
-                invoked=mine,
-                ended=over,
-                harm_ns=_harm_ns(
+                invocations=invocations,
+                outcomes=outcomes,
+                harm_ns=_find_harm_ns(
                     op,
                     began_ns,
-                    notices.get(op.index) if is_preemption else None,
-                    gone.get(node_id),
+                    deadlines.get(op.index) if is_preemption else None,
+                    gone_times.get(node_id),
                 ),
-                ended_ns=history.time_ns(over[0][0]) if over else None,
-                is_in_doubt=bool(mine) and op.absent is not None,
-                is_released_first=_is_released_first(op, mine, over, history),
-                effects=tuple((n, e) for n, e in history.of(StorageFaulted) if e.op == op.index),
+                ended_ns=history.time_ns(outcomes[0][0]) if outcomes else None,
+                is_in_doubt=bool(invocations) and op.absent is not None,
+                is_released_first=_is_released_first(op, invocations, outcomes, history),
+                storage_events=tuple(
+                    (number, event)
+                    for number, event in history.select_events(StorageFaulted)
+                    if event.op == op.index
+                ),
             )
-            found.append(_with_effect(injection, history, attempts, ending))
-            if drivers is not None and op.fault.starts_driver and found[-1].landed:
-                hit = _followed(attempts, drivers.second)
-                found[-1] = replace(found[-1], hit=hit, is_in_doubt=not drivers.has_begun)
-    return tuple(_forestalled(injection, found, history, attempts) for injection in found)
+            injections.append(_infer_effect(injection, history, attempts, ending))
+            if drivers is not None and op.fault.starts_driver and injections[-1].has_effect:
+                hit_attempt = _find_followed_attempt(attempts, drivers.second_attempts)
+                injections[-1] = replace(
+                    injections[-1],
+                    hit_attempt=hit_attempt,
+                    is_in_doubt=not drivers.has_second_events,
+                )
+    return tuple(
+        _remove_forestalled_hit(injection, injections, history, attempts)
+        for injection in injections
+    )
 
 
-def _followed(attempts: Sequence[Attempt], second: frozenset[int]) -> int | None:
+def _find_followed_attempt(
+    attempts: Sequence[Attempt], second_attempts: frozenset[int]
+) -> int | None:
     """Return the last attempt of the first driver that one of the second driver follows."""
-    begun = min((a.index for a in attempts if a.index in second), default=0)
-    return max((a.index for a in attempts if a.index < begun), default=None)
+    second_start = min(
+        (attempt.index for attempt in attempts if attempt.index in second_attempts), default=0
+    )
+    return max(
+        (attempt.index for attempt in attempts if attempt.index < second_start), default=None
+    )
 
 
-def _harm_ns(
+def _find_harm_ns(
     op: Op, began_ns: int | None, deadline_ns: int | None, gone_ns: int | None
 ) -> int | None:
     """Return the time of the harm: a node that stays past its deadline is given up at it.
 
     `gone_ns`: when a node that a platform had announced was seen to be gone.
     """
-    if gone_ns is not None and op.fault.nodes_lost:
+    if gone_ns is not None and op.fault.lost_node_count:
         return gone_ns if deadline_ns is None else min(deadline_ns, gone_ns)
     if deadline_ns is None:
         return began_ns
@@ -208,34 +233,40 @@ def _harm_ns(
     return deadline_ns if loss_ns is None else min(loss_ns, deadline_ns)
 
 
-_Invoked = tuple[tuple[int, FaultInvoked], ...]
-_Ended = tuple[tuple[int, FaultEnded], ...]
+_Invocations = tuple[tuple[int, FaultInvoked], ...]
+_Outcomes = tuple[tuple[int, FaultEnded], ...]
 
 
-def _turns(op: Op, history: History) -> Iterator[tuple[tuple[int, ...], _Invoked, _Ended]]:
+def _split_by_attempt(
+    op: Op, history: History
+) -> Iterator[tuple[tuple[int, ...], _Invocations, _Outcomes]]:
     """Yield an op's events: all at once, or attempt by attempt if the fault is repeated.
 
     A turn is over before the next begins: the outcome of an injection is recorded before another
     attempt can start.
     """
-    gates = tuple(n for n, e in history.of(GateReached) if e.op == op.index)
-    invoked = tuple((n, e) for n, e in history.of(FaultInvoked) if e.op == op.index)
-    ended = tuple((n, e) for n, e in history.of(FaultEnded) if e.op == op.index)
-    if not op.fault.is_repeated or len(invoked) < 2:  # noqa: PLR2004 - one turn, or none
-        yield gates, invoked, ended
+    gates = tuple(n for n, event in history.select_events(GateReached) if event.op == op.index)
+    invocations = tuple(
+        (n, event) for n, event in history.select_events(FaultInvoked) if event.op == op.index
+    )
+    outcomes = tuple(
+        (n, event) for n, event in history.select_events(FaultEnded) if event.op == op.index
+    )
+    if not op.fault.is_repeated or len(invocations) < 2:  # noqa: PLR2004 - one turn, or none
+        yield gates, invocations, outcomes
         return
-    begins = (max((g for g in gates if g < n), default=n) for n, _ in invoked[1:])
-    starts = [0, *begins]
+    beginnings = (max((g for g in gates if g < n), default=n) for n, _ in invocations[1:])
+    starts = [0, *beginnings]
     for start, end in zip(starts, [*starts[1:], len(history)], strict=True):
         yield (
             tuple(n for n in gates if start <= n < end),
-            tuple((n, e) for n, e in invoked if start <= n < end),
-            tuple((n, e) for n, e in ended if start <= n < end),
+            tuple((n, event) for n, event in invocations if start <= n < end),
+            tuple((n, event) for n, event in outcomes if start <= n < end),
         )
 
 
-def _with_effect(
-    injection: Injection, history: History, attempts: Sequence[Attempt], ending: Ending
+def _infer_effect(
+    injection: Injection, history: History, attempts: Sequence[Attempt], ending: RunEnding
 ) -> Injection:
     # Whether a fault ended an attempt is inferred: it and Ray's decision are events of different
     # processes, and other faults may come in between. The questions, in this order:
@@ -246,107 +277,140 @@ def _with_effect(
     #   announced    by the deadline the job may have moved on, or be over
     #   capacity     the attempt that Ray ended by itself to go on with more workers
     #   the others   the attempt of the target, unless its training was over by then
-    if not injection.invoked or injection.is_in_doubt:
+    if not injection.invocations or injection.is_in_doubt:
         return injection
-    struck = injection.invoked[0][1].attempt
+    attempt_index = injection.invocations[0][1].attempt
     if injection.is_in_storage:
-        return _in_storage(injection, history, attempts)
-    broke = any(a.index == struck and a.decisions for a in attempts)
-    if injection.failed and (error := _error_after_signal(injection, attempts)):
-        injection = replace(injection, later_end=error, harm_ns=injection.ended_ns)
-    if not injection.landed:
+        return _infer_storage_effect(injection, history, attempts)
+    has_decision = any(attempt.index == attempt_index and attempt.decisions for attempt in attempts)
+    if injection.is_harmless and (error := _find_late_error(injection, attempts)):
+        injection = replace(injection, later_error=error, harm_ns=injection.ended_ns)
+    if not injection.has_effect:
         # A fault that certainly failed did no harm, unless the attempt broke all the same.
-        return replace(injection, is_in_doubt=broke or not injection.failed)
+        return replace(injection, is_in_doubt=has_decision or not injection.is_harmless)
     if injection.is_preemption:
-        hit = _hit_at_deadline(injection, history, attempts, ending)
-        too_late = hit is None and _was_over(injection, history, attempts, ending)
-        return replace(injection, hit=hit, came_too_late=too_late)
+        hit_attempt = _find_preempted_attempt(injection, history, attempts, ending)
+        is_too_late = hit_attempt is None and _is_training_done(
+            injection, history, attempts, ending
+        )
+        return replace(injection, hit_attempt=hit_attempt, is_too_late=is_too_late)
     if injection.op.fault.family == "capacity":
-        hit = _grown(attempts, history, since=struck)
-        return replace(injection, hit=hit, harm_ns=injection.ended_ns)
+        hit_attempt = _find_grown_attempt(attempts, history, first_index=attempt_index)
+        return replace(injection, hit_attempt=hit_attempt, harm_ns=injection.ended_ns)
     # A fault that may spare its attempt ended it only if Ray decided on a failure there.
-    ended = not _is_sparing(injection.op) or (broke and injection.op.fault.ends_attempt != "never")
-    late = _came_after_training(injection, history, attempts)
-    too_late = late and not is_meant_for_the_end(injection.op)
-    return replace(injection, hit=struck if ended and not late else None, came_too_late=too_late)
+    has_ended_attempt = not _is_survivable(injection.op) or (
+        has_decision and injection.op.fault.ends_attempt != "never"
+    )
+    is_after_training = _is_after_training(injection, history, attempts)
+    is_too_late = is_after_training and not is_post_training(injection.op)
+    return replace(
+        injection,
+        hit_attempt=attempt_index if has_ended_attempt and not is_after_training else None,
+        is_too_late=is_too_late,
+    )
 
 
-def _came_after_training(
-    injection: Injection, history: History, attempts: Sequence[Attempt]
-) -> bool:
+def _is_after_training(injection: Injection, history: History, attempts: Sequence[Attempt]) -> bool:
     """Return whether the workers taken had finished training: then no attempt ended by it."""
-    if _is_sparing(injection.op) or injection.op.fault.family == "control":
+    if _is_survivable(injection.op) or injection.op.fault.family == "control":
         return False
-    number, invoked = injection.invoked[0]
-    if injection.is_released_first and injection.ended:
-        number = injection.ended[-1][0]  # the rank may have finished before the signal ended it
-    struck = next((a for a in attempts if a.index == invoked.attempt), None)
-    return struck is not None and training_was_over(injection.op, struck, history, invoked=number)
+    number, invocation = injection.invocations[0]
+    if injection.is_released_first and injection.outcomes:
+        number = injection.outcomes[-1][0]  # the rank may have finished before the signal ended it
+    attempt = next((a for a in attempts if a.index == invocation.attempt), None)
+    return attempt is not None and is_training_finished(
+        injection.op, attempt, history, invocation_number=number
+    )
 
 
-def _is_released_first(op: Op, invoked: _Invoked, ended: _Ended, history: History) -> bool:
+def _is_released_first(
+    op: Op, invocations: _Invocations, outcomes: _Outcomes, history: History
+) -> bool:
     """Return whether the rank was let go before the harm, where that ends its attempt."""
-    if not (op.fault.lets_go_first and op.fault.ends_attempt == "always" and invoked):
+    if not (op.fault.releases_worker_itself and op.fault.ends_attempt == "always" and invocations):
         return False
     # The end of every injection releases the rank, too.
-    until = ended[0][0] if ended else len(history)
-    return any(e.op == op.index and invoked[0][0] < n < until for n, e in history.of(GateReleased))
+    end_number = outcomes[0][0] if outcomes else len(history)
+    return any(
+        event.op == op.index and invocations[0][0] < number < end_number
+        for number, event in history.select_events(GateReleased)
+    )
 
 
-def _error_after_signal(injection: Injection, attempts: Sequence[Attempt]) -> str:
+def _find_late_error(injection: Injection, attempts: Sequence[Attempt]) -> str:
     """Return what the attempt failed of after a signal that had seemed to do no harm, if it did.
 
     A process may take a signal later than its end is waited for. An exception of the job's own is
     no end by a signal.
     """
-    ended, outcome = injection.ended[0]
+    end_number, outcome = injection.outcomes[0]
     if not outcome.signal_sent:
         return ""
-    struck = injection.invoked[0][1].attempt
-    decisions = [d for a in attempts if a.index == struck for d in a.decisions if d.number > ended]
-    errors = [error for d in decisions for error in (*d.event.errors.values(),) or (d.event.error,)]
+    attempt_index = injection.invocations[0][1].attempt
+    decisions = [
+        decision
+        for attempt in attempts
+        if attempt.index == attempt_index
+        for decision in attempt.decisions
+        if decision.number > end_number
+    ]
+    errors = [
+        error
+        for decision in decisions
+        for error in (*decision.event.errors.values(),) or (decision.event.error,)
+    ]
     return "" if any(map(is_own_error, errors)) else next(iter(errors), "")
 
 
-def _in_storage(injection: Injection, history: History, attempts: Sequence[Attempt]) -> Injection:
+def _infer_storage_effect(
+    injection: Injection, history: History, attempts: Sequence[Attempt]
+) -> Injection:
     """Return a storage fault with the attempts that its effects ended, if it had any."""
-    if not injection.effects:
-        return replace(injection, is_in_doubt=not injection.failed)
-    hits = harmed(injection.effects, history, attempts)
-    if not hits:
-        return replace(injection, harm_ns=history.time_ns(injection.effects[0][0]))
-    (first, harm_ns), *also_hit = hits.items()
-    return replace(injection, hit=first, harm_ns=harm_ns, also_hit=tuple(also_hit))
+    if not injection.storage_events:
+        return replace(injection, is_in_doubt=not injection.is_harmless)
+    harm_times = find_harm_times(injection.storage_events, history, attempts)
+    if not harm_times:
+        return replace(injection, harm_ns=history.time_ns(injection.storage_events[0][0]))
+    (first_attempt, harm_ns), *later_hits = harm_times.items()
+    return replace(
+        injection, hit_attempt=first_attempt, harm_ns=harm_ns, later_hits=tuple(later_hits)
+    )
 
 
-def _grown(attempts: Sequence[Attempt], history: History, *, since: int) -> int | None:
+def _find_grown_attempt(
+    attempts: Sequence[Attempt], history: History, *, first_index: int
+) -> int | None:
     """Return the attempt that Ray or torchrun itself ended, to continue with more workers.
 
     As one of torchrun's agents ends its workers, those of another may fail before it does so, too.
     """
-    joined = {event.attempt for _, event in history.of(MembershipChanged)}
-    for attempt, after in pairwise(attempts):
-        by_itself = not attempt.decisions or attempt.index in joined
-        if attempt.index >= since and by_itself and after.size > attempt.size:
+    changed_attempts = {event.attempt for _, event in history.select_events(MembershipChanged)}
+    for attempt, next_attempt in pairwise(attempts):
+        is_voluntary = not attempt.decisions or attempt.index in changed_attempts
+        if (
+            attempt.index >= first_index
+            and is_voluntary
+            and next_attempt.worker_count > attempt.worker_count
+        ):
             return attempt.index
     return None
 
 
-def _was_over(
-    injection: Injection, history: History, attempts: Sequence[Attempt], ending: Ending
+def _is_training_done(
+    injection: Injection, history: History, attempts: Sequence[Attempt], ending: RunEnding
 ) -> bool:
     """Return whether training was over when a preempted node went, so no worker was hit."""
-    if ending.returned is None:
+    if ending.fit_return is None:
         return False
     assert injection.harm_ns is not None
-    if history.time_ns(ending.returned[0]) <= injection.harm_ns:
+    if history.time_ns(ending.fit_return[0]) <= injection.harm_ns:
         return True
     # fit() returns some time after its workers are done.
-    return not any(attempt.index > injection.invoked[0][1].attempt for attempt in attempts)
+    return not any(attempt.index > injection.invocations[0][1].attempt for attempt in attempts)
 
 
-def _hit_at_deadline(
-    injection: Injection, history: History, attempts: Sequence[Attempt], ending: Ending
+def _find_preempted_attempt(
+    injection: Injection, history: History, attempts: Sequence[Attempt], ending: RunEnding
 ) -> int | None:
     """Return the attempt that a preemption ended.
 
@@ -358,33 +422,42 @@ def _hit_at_deadline(
     # failure by the error that its poll holds (note 5), so that without such a charge the clock is
     # all there is.
     assert injection.harm_ns is not None
-    struck = injection.invoked[0][1]
+    invocation = injection.invocations[0][1]
     for attempt in attempts:
-        charged = (decision.event.charged for decision in attempt.decisions)
-        if attempt.index == struck.attempt and "preemptions" in charged:
+        budgets = (decision.event.charged for decision in attempt.decisions)
+        if attempt.index == invocation.attempt and "preemptions" in budgets:
             return attempt.index
     if injection.op.fault.loss_ns(injection.harm_ns) is None:
         return None  # Ray ends the attempt at the deadline, or believes the node that stays
     # Without a decision of Ray's, it hit the attempt that was open when the node went, if that had
     # workers there, had not failed before, and is not the one in which the job finished.
-    begun = [
+    started_attempts = [
         attempt
         for attempt in attempts
         if attempt.group_started is None
         or history.time_ns(attempt.group_started) <= injection.harm_ns
     ]
-    if not begun:
+    if not started_attempts:
         return None
-    last = begun[-1]
-    decided_ns = [history.time_ns(decision.number) for decision in last.decisions]
-    was_over = bool(decided_ns) and decided_ns[0] < injection.harm_ns - EARLY_NS
-    finished_in_it = ending.is_finished and not decided_ns and last is attempts[-1]
-    is_there = not last.places or any(p.node_id == struck.node_id for p in last.places)
-    return last.index if is_there and not was_over and not finished_in_it else None
+    last_attempt = started_attempts[-1]
+    decided_ns = [history.time_ns(decision.number) for decision in last_attempt.decisions]
+    is_decided_early = bool(decided_ns) and decided_ns[0] < injection.harm_ns - EARLY_NS
+    is_final_attempt = ending.is_finished and not decided_ns and last_attempt is attempts[-1]
+    has_worker_there = not last_attempt.worker_locations or any(
+        worker.node_id == invocation.node_id for worker in last_attempt.worker_locations
+    )
+    return (
+        last_attempt.index
+        if has_worker_there and not is_decided_early and not is_final_attempt
+        else None
+    )
 
 
-def _forestalled(
-    injection: Injection, others: Sequence[Injection], history: History, attempts: Sequence[Attempt]
+def _remove_forestalled_hit(
+    injection: Injection,
+    all_injections: Sequence[Injection],
+    history: History,
+    attempts: Sequence[Attempt],
 ) -> Injection:
     """Remove the hit of a preemption whose group another fault had ended before its node went.
 
@@ -394,52 +467,67 @@ def _forestalled(
     # group, Ray charges a failure for it, and the node goes later without workers of the job. To
     # say that the preemption hit would make the right charge look like one to the wrong budget.
     # The order of three moments decides, and all three must be known.
-    if not injection.is_preemption or injection.hit is None or injection.harm_ns is None:
+    if not injection.is_preemption or injection.hit_attempt is None or injection.harm_ns is None:
         return injection
-    decisions = next(a.decisions for a in attempts if a.index == injection.hit)
+    decisions = next(
+        attempt.decisions for attempt in attempts if attempt.index == injection.hit_attempt
+    )
     if not decisions or decisions[0].event.charged != "failures":
         return injection
     decided_ns = history.time_ns(decisions[0].number)
-    by_another = any(
-        other.hit == injection.hit
-        and not other.is_preemption
-        and other.harm_ns is not None
-        and other.harm_ns < decided_ns < injection.harm_ns
-        for other in others
+    is_forestalled = any(
+        other_injection.hit_attempt == injection.hit_attempt
+        and not other_injection.is_preemption
+        and other_injection.harm_ns is not None
+        and other_injection.harm_ns < decided_ns < injection.harm_ns
+        for other_injection in all_injections
     )
-    return replace(injection, hit=None) if by_another else injection
+    return replace(injection, hit_attempt=None) if is_forestalled else injection
 
 
 # -- after training --------------------------------------------------------------------------------
 
 
 # Ray 2.60's controller enters them once every train function has returned, or failed for good.
-OVER = ("SHUTTING_DOWN", "FINISHED")
+OVER_STATES = ("SHUTTING_DOWN", "FINISHED")
 
 
-def is_meant_for_the_end(op: Op) -> bool:
+def is_post_training(op: Op) -> bool:
     """Return whether an op's own place is one after training."""
-    return isinstance(op.at, AtState) and op.at.state in OVER
+    return isinstance(op.at, AtState) and op.at.state in OVER_STATES
 
 
-def training_was_over(op: Op, struck: Attempt, history: History, *, invoked: int) -> bool:
-    """Return whether an attempt had finished training when an op began; `invoked`: its event.
+def is_training_finished(
+    op: Op, attempt: Attempt, history: History, *, invocation_number: int
+) -> bool:
+    """Return whether an attempt had finished training when an op began (`invocation_number`).
 
     Then Ray has no failure to decide on. An attempt with a decision was not over.
     """
-    if struck.decisions:
+    if attempt.decisions:
         return False
-    since = struck.group_started or 0
-    was_over = any(since < n < invoked and e.state in OVER for n, e in history.of(ControllerState))
-    ends = (e for n, e in history.of(TrainFnEnded) if n < invoked and e.error is None)
-    returned = {e.rank for e in ends if e.attempt == struck.index}
-    return is_meant_for_the_end(op) or was_over or 0 < struck.size <= len(returned)
+    start_number = attempt.group_started or 0
+    is_controller_over = any(
+        start_number < number < invocation_number and event.state in OVER_STATES
+        for number, event in history.select_events(ControllerState)
+    )
+    finished_functions = (
+        event
+        for number, event in history.select_events(TrainFnEnded)
+        if number < invocation_number and event.error is None
+    )
+    finished_ranks = {event.rank for event in finished_functions if event.attempt == attempt.index}
+    return (
+        is_post_training(op)
+        or is_controller_over
+        or 0 < attempt.worker_count <= len(finished_ranks)
+    )
 
 
 # -- harm done in storage --------------------------------------------------------------------------
 
 
-def harmed(
+def find_harm_times(
     effects: Sequence[tuple[int, StorageFaulted]], history: History, attempts: Sequence[Attempt]
 ) -> dict[int, int]:
     """Return the attempts that ended by these effects, in order, each with the time (monotonic ns).
@@ -449,16 +537,22 @@ def harmed(
     failure. A job that catches the error continues, and so does one whose upload succeeds when Ray
     tries again. An upload that is delayed, or cut without an error, ends no attempt either.
     """
-    ended = list(history.of(TrainFnEnded))
-    failed = {a.index: [d.number for d in a.decisions] for a in attempts}
-    hits: dict[int, int] = {}
+    function_ends = list(history.select_events(TrainFnEnded))
+    decision_numbers = {
+        attempt.index: [decision.number for decision in attempt.decisions] for attempt in attempts
+    }
+    harm_times: dict[int, int] = {}
     for number, effect in effects:
         if effect.rank is None or effect.effect in ("delayed", "cut"):
             continue
-        who = effect.attempt, effect.rank
-        ends = [(n, e) for n, e in ended if (e.attempt, e.rank) == who]
-        raised = any(n > number and e.error is not None for n, e in ends)
-        unseen = not ends and any(n > number for n in failed.get(effect.attempt, ()))
-        if effect.effect == "killed" or raised or unseen:
-            hits.setdefault(effect.attempt, history.time_ns(number))
-    return hits
+        attempt_rank = effect.attempt, effect.rank
+        ends = [
+            (n, event) for n, event in function_ends if (event.attempt, event.rank) == attempt_rank
+        ]
+        has_raised = any(n > number and event.error is not None for n, event in ends)
+        is_end_unseen = not ends and any(
+            n > number for n in decision_numbers.get(effect.attempt, ())
+        )
+        if effect.effect == "killed" or has_raised or is_end_unseen:
+            harm_times.setdefault(effect.attempt, history.time_ns(number))
+    return harm_times

@@ -7,13 +7,13 @@ from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Commit
-from chaos.check.divergence import divergence_place
-from chaos.check.result import conclude, inconclusive, nothing_due, own_check
-from chaos.check.storage import kept_at_the_end
-from chaos.check.values import Value, flat, is_below
+from chaos.check.divergence import find_divergence_place
+from chaos.check.result import builtin_check, conclude, inconclusive, not_applicable
+from chaos.check.storage import find_final_checkpoints
+from chaos.check.values import Value, flatten_values, matches_name
 from chaos.model.places import RankName
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.words import plural
+from chaos.wording import plural
 
 # -- metrics ---------------------------------------------------------------------------------------
 
@@ -25,7 +25,7 @@ METRICS = "metrics"
 _Series: TypeAlias = Mapping[RankName, Mapping[int, int]]
 
 
-@own_check(METRICS, asks="Do the job's own counters count on after a resume?")
+@builtin_check(METRICS, asks="Do the job's own counters count on after a resume?")
 def check_metrics(analysis: RunAnalysis) -> CheckResult:
     """Require that every reported counter goes on as in the baseline: no reset, gap or repetition.
 
@@ -36,94 +36,116 @@ def check_metrics(analysis: RunAnalysis) -> CheckResult:
     other metrics.
     """
     if not analysis.plan.ops:
-        return nothing_due(METRICS, "no fault was planned, so there is nothing to compare")
+        return not_applicable(METRICS, "no fault was planned, so there is nothing to compare")
     if analysis.reference is None:
-        return inconclusive(METRICS, f"{analysis.no_reference} to know the job's counters by")
-    due = _due_counters(analysis, analysis.reference)
-    if not due:
-        return nothing_due(METRICS, "no counter was reported before the fault")
-    if not analysis.run.lineage.commits and analysis.error_was_expected:
-        return nothing_due(METRICS, "the job ended with the expected error before its first report")
-    ours = _whole_numbers(analysis.run.lineage.commits)
-    names = sorted({name for _, name in due})
+        return inconclusive(METRICS, f"{analysis.no_baseline_reason} to know the job's counters by")
+    expected_counters = _find_expected_counters(analysis, analysis.reference)
+    if not expected_counters:
+        return not_applicable(METRICS, "no counter was reported before the fault")
+    if not analysis.run.lineage.commits and analysis.has_expected_error:
+        return not_applicable(
+            METRICS, "the job ended with the expected error before its first report"
+        )
+    run_counters = _collect_integers(analysis.run.lineage.commits)
+    names = sorted({name for _, name in expected_counters})
     return conclude(
         METRICS,
-        anomalies=list(_wrong_counters(analysis.run.lineage.commits, ours, due)),
-        evidence=sum(len(ours.get(key, {})) for key in due),
+        anomalies=list(
+            _find_wrong_counters(analysis.run.lineage.commits, run_counters, expected_counters)
+        ),
+        evidence=sum(len(run_counters.get(key, {})) for key in expected_counters),
         summary=f"{', '.join(f'`{name}`' for name in names)} counted on over "
         f"{plural(len(analysis.restarts), 'restart')}",
         measures={"counters": ", ".join(names)},
     )
 
 
-def counters(analysis: RunAnalysis) -> frozenset[str]:
+def find_counters(analysis: RunAnalysis) -> frozenset[str]:
     """Return the metrics that count training."""
-    if analysis.reference is None or analysis.is_by_steps:
+    if analysis.reference is None or analysis.is_step_aligned:
         return frozenset()
-    return frozenset(name for _, name in _due_counters(analysis, analysis.reference))
+    return frozenset(name for _, name in _find_expected_counters(analysis, analysis.reference))
 
 
-def _due_counters(analysis: RunAnalysis, reference: RunTables) -> _Series:
-    due = _counters(reference.lineage.commits, analysis.plan.expect.ignore_metrics)
-    before = _whole_numbers(
-        c for a in analysis.run.attempts for c in a.commits if c.number < analysis.began
+def _find_expected_counters(analysis: RunAnalysis, reference: RunTables) -> _Series:
+    counters = _select_counters(reference.lineage.commits, analysis.plan.expect.ignore_metrics)
+    early_numbers = _collect_integers(
+        commit
+        for attempt in analysis.run.attempts
+        for commit in attempt.commits
+        if commit.number < analysis.fault_start
     )
-    return {key: series for key, series in due.items() if _agrees(before.get(key, {}), series)}
+    return {
+        key: series
+        for key, series in counters.items()
+        if _is_equal_series(early_numbers.get(key, {}), series)
+    }
 
 
-def _whole_numbers(commits: Iterable[Commit]) -> _Series:
-    found: dict[RankName, dict[int, int]] = {}
+def _collect_integers(commits: Iterable[Commit]) -> _Series:
+    numbers: dict[RankName, dict[int, int]] = {}
     for commit in commits:
-        for place, record in enumerate(commit.metrics):
-            for name, value in flat(record):
-                if _is_whole(value):
+        for rank_position, record in enumerate(commit.metrics):
+            for name, value in flatten_values(record):
+                if _is_integer(value):
                     assert isinstance(value, int)
-                    found.setdefault(RankName(place, name), {})[commit.epoch] = value
-    return found
+                    numbers.setdefault(RankName(rank_position, name), {})[commit.epoch] = value
+    return numbers
 
 
-def _is_whole(value: Value) -> bool:
+def _is_integer(value: Value) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _counters(commits: Sequence[Commit], ignore: tuple[str, ...]) -> _Series:
+def _select_counters(commits: Sequence[Commit], ignore: tuple[str, ...]) -> _Series:
     """Return the whole numbers that grow with every report, and are in all of them."""
-    found = {}
-    for key, series in _whole_numbers(commits).items():
+    counters = {}
+    for key, series in _collect_integers(commits).items():
         values = [series[epoch] for epoch in sorted(series)]
-        grows = all(a < b for a, b in pairwise(values))
-        if grows and 1 < len(values) == len(commits) and not is_below(key.name, ignore):
-            found[key] = series
-    return found
+        is_growing = all(a < b for a, b in pairwise(values))
+        if is_growing and 1 < len(values) == len(commits) and not matches_name(key.name, ignore):
+            counters[key] = series
+    return counters
 
 
-def _agrees(ours: Mapping[int, int], due: Mapping[int, int]) -> bool:
-    return bool(ours) and all(due.get(epoch) == value for epoch, value in ours.items())
+def _is_equal_series(run_series: Mapping[int, int], baseline_series: Mapping[int, int]) -> bool:
+    return bool(run_series) and all(
+        baseline_series.get(epoch) == value for epoch, value in run_series.items()
+    )
 
 
-def _wrong_counters(commits: Sequence[Commit], ours: _Series, due: _Series) -> Iterator[Anomaly]:
-    named: set[str] = set()
+def _find_wrong_counters(
+    commits: Sequence[Commit], run_counters: _Series, expected_counters: _Series
+) -> Iterator[Anomaly]:
+    reported_names: set[str] = set()
     numbers = {commit.epoch: commit.number for commit in commits}
-    for (place, name), theirs in sorted(due.items()):
-        mine = ours.get(RankName(place, name), {})
-        for epoch in sorted(mine):
-            if name in named or mine[epoch] == theirs.get(epoch, mine[epoch]):
+    for (rank_position, name), baseline_series in sorted(expected_counters.items()):
+        run_series = run_counters.get(RankName(rank_position, name), {})
+        for epoch in sorted(run_series):
+            if name in reported_names or run_series[epoch] == baseline_series.get(
+                epoch, run_series[epoch]
+            ):
                 continue
-            named.add(name)
-            last = max((e for e in mine if e < epoch), default=None)
-            did = _jump_words(mine[epoch], None if last is None else mine[last])
+            reported_names.add(name)
+            previous_epoch = max(
+                (earlier_epoch for earlier_epoch in run_series if earlier_epoch < epoch),
+                default=None,
+            )
+            change = _describe_jump(
+                run_series[epoch], None if previous_epoch is None else run_series[previous_epoch]
+            )
             yield Anomaly(
-                message=f"counter `{name}` {did} at the report of epoch {epoch}: "
-                f"{mine[epoch]} instead of {theirs[epoch]}",
+                message=f"counter `{name}` {change} at the report of epoch {epoch}: "
+                f"{run_series[epoch]} instead of {baseline_series[epoch]}",
                 events=(numbers[epoch],),
                 severity="cosmetic",
             )
 
 
-def _jump_words(value: int, before: int | None) -> str:
-    if before is None or value > before:
+def _describe_jump(value: int, previous_value: int | None) -> str:
+    if previous_value is None or value > previous_value:
         return "jumps"
-    return "stands still" if value == before else "goes back"
+    return "stands still" if value == previous_value else "goes back"
 
 
 # -- selection -------------------------------------------------------------------------------------
@@ -139,7 +161,7 @@ _NAMES = re.compile(
 _Report: TypeAlias = Mapping[RankName, Value]
 
 
-@own_check(SELECTION, asks="Was the same model chosen, and training stopped by the same rule?")
+@builtin_check(SELECTION, asks="Was the same model chosen, and training stopped by the same rule?")
 def check_selection(analysis: RunAnalysis) -> CheckResult:
     """Require the baseline's best value, patience and stop, and its choice of checkpoints.
 
@@ -150,112 +172,155 @@ def check_selection(analysis: RunAnalysis) -> CheckResult:
     choice follows from them.
     """
     if not analysis.plan.ops:
-        return nothing_due(SELECTION, "no fault was planned, so there is nothing to compare")
+        return not_applicable(SELECTION, "no fault was planned, so there is nothing to compare")
     if analysis.reference is None:
-        return inconclusive(SELECTION, f"{analysis.no_reference} to compare with")
-    ignored = analysis.plan.expect.ignore_metrics
-    compared = [
-        (commit, theirs, name)
-        for commit, theirs in _side_by_side(analysis, analysis.reference)
-        for name in _report_values(theirs)
-        if _NAMES.search(name.name) and not is_below(name.name, ignored)
+        return inconclusive(SELECTION, f"{analysis.no_baseline_reason} to compare with")
+    ignored_names = analysis.plan.expect.ignore_metrics
+    compared_values = [
+        (commit, baseline_commit, name)
+        for commit, baseline_commit in _pair_commits(analysis, analysis.reference)
+        for name in _collect_values(baseline_commit)
+        if _NAMES.search(name.name) and not matches_name(name.name, ignored_names)
     ]
-    kept = _kept_alike(analysis, analysis.reference)
-    if not compared and kept is None:
-        return nothing_due(
+    retention = _compare_retention(analysis, analysis.reference)
+    if not compared_values and retention is None:
+        return not_applicable(
             SELECTION, "the job reports no best value and no patience, and keeps all"
         )
-    anomalies = list(_other_choice(analysis, compared))
-    if not anomalies and isinstance(kept, Anomaly):
-        anomalies = [kept]
+    anomalies = list(_find_other_choice(analysis, compared_values))
+    if not anomalies and isinstance(retention, Anomaly):
+        anomalies = [retention]
     return conclude(
         SELECTION,
         anomalies=anomalies,
-        evidence=len(compared) + (kept is not None),
-        summary=f"{plural(len({n for *_, n in compared}), 'value')} that choose or stop, and the "
+        evidence=len(compared_values) + (retention is not None),
+        summary=f"{plural(len({n for *_, n in compared_values}), 'value')} that choose or stop, "
+        f"and the "
         "checkpoints that were kept, as in the baseline",
     )
 
 
-def _side_by_side(analysis: RunAnalysis, reference: RunTables) -> Iterator[tuple[Commit, Commit]]:
-    due = {commit.epoch: commit for commit in reference.lineage.commits}
+def _pair_commits(analysis: RunAnalysis, reference: RunTables) -> Iterator[tuple[Commit, Commit]]:
+    baseline_commits = {commit.epoch: commit for commit in reference.lineage.commits}
     for commit in analysis.run.lineage.commits:
-        if commit.epoch in due and not commit.of_survivors:
-            yield commit, due[commit.epoch]
+        if commit.epoch in baseline_commits and not commit.has_only_survivors:
+            yield commit, baseline_commits[commit.epoch]
 
 
-def _report_values(commit: Commit) -> _Report:
+def _collect_values(commit: Commit) -> _Report:
     return {
         RankName(rank, name): value
         for rank, record in enumerate(commit.metrics)
-        for name, value in flat(record)
+        for name, value in flatten_values(record)
     }
 
 
-def _other_choice(
-    analysis: RunAnalysis, compared: list[tuple[Commit, Commit, RankName]]
+def _find_other_choice(
+    analysis: RunAnalysis, compared_values: list[tuple[Commit, Commit, RankName]]
 ) -> Iterator[Anomaly]:
     # A value that no report before the fault shows may differ from run to run, and so proves
     # nothing.
-    before = [(m, due, name) for m, due, name in compared if m.number < analysis.began]
-    loose = {name for mine, due, name in before if _choice_differs(mine, due, name)}
-    proven = {name for *_, name in before} - loose
-    after = [(m, due, name) for m, due, name in compared if m.number >= analysis.began]
-    for mine, due, name in after:
-        if name not in proven or not _choice_differs(mine, due, name):
+    early_values = [
+        (commit, baseline_commit, name)
+        for commit, baseline_commit, name in compared_values
+        if commit.number < analysis.fault_start
+    ]
+    unstable_names = {
+        name
+        for run_commit, baseline_commit, name in early_values
+        if _has_other_value(run_commit, baseline_commit, name)
+    }
+    proven_names = {name for *_, name in early_values} - unstable_names
+    later_values = [
+        (commit, baseline_commit, name)
+        for commit, baseline_commit, name in compared_values
+        if commit.number >= analysis.fault_start
+    ]
+    for run_commit, baseline_commit, name in later_values:
+        if name not in proven_names or not _has_other_value(run_commit, baseline_commit, name):
             continue
-        if _numbers_parted_before(analysis, mine, due):
+        if _has_earlier_divergence(analysis, run_commit, baseline_commit):
             return
-        ours, theirs = _report_values(mine).get(name), _report_values(due)[name]
+        run_value, baseline_value = (
+            _collect_values(run_commit).get(name),
+            _collect_values(baseline_commit)[name],
+        )
         yield Anomaly(
-            message=f"`{name.name}` is {ours} at the report of epoch {mine.epoch}, {theirs} in the "
+            message=f"`{name.name}` is {run_value} at the report of epoch {run_commit.epoch}, "
+            f"{baseline_value} in the "
             "baseline, while what it is chosen by is the same: its state did not come back",
-            events=(mine.number,),
+            events=(run_commit.number,),
         )
         return
 
 
-def _choice_differs(mine: Commit, due: Commit, name: RankName) -> bool:
-    return _report_values(mine).get(name) != _report_values(due)[name]
+def _has_other_value(run_commit: Commit, baseline_commit: Commit, name: RankName) -> bool:
+    return _collect_values(run_commit).get(name) != _collect_values(baseline_commit)[name]
 
 
-def _numbers_parted_before(analysis: RunAnalysis, mine: Commit, due: Commit) -> bool:
+def _has_earlier_divergence(
+    analysis: RunAnalysis, run_commit: Commit, baseline_commit: Commit
+) -> bool:
     """Return whether a loss, inputs or another metric explains the difference."""
-    where = divergence_place(analysis)
-    if where is not None and where < (mine.epoch, float("inf")):
+    divergence = find_divergence_place(analysis)
+    if divergence is not None and divergence < (run_commit.epoch, float("inf")):
         return True
-    ours, theirs = _report_values(mine), _report_values(due)
-    others = {key for key in theirs if not _NAMES.search(key.name)}
+    run_values, baseline_values = _collect_values(run_commit), _collect_values(baseline_commit)
+    other_keys = {key for key in baseline_values if not _NAMES.search(key.name)}
     comparison = analysis.comparison
-    loose = () if comparison is None else (*comparison.not_compared, *comparison.ignored)
-    return any(ours.get(key) != theirs[key] for key in others if not is_below(key.name, loose))
+    ignored_names = (
+        () if comparison is None else (*comparison.unstable_metrics, *comparison.ignored_metrics)
+    )
+    return any(
+        run_values.get(key) != baseline_values[key]
+        for key in other_keys
+        if not matches_name(key.name, ignored_names)
+    )
 
 
-def _kept_alike(analysis: RunAnalysis, reference: RunTables) -> Anomaly | bool | None:
+def _compare_retention(analysis: RunAnalysis, reference: RunTables) -> Anomaly | bool | None:
     """Compare the epochs whose checkpoints are left; None where nothing follows.
 
     A job that saves more than its baseline, as at a notice, keeps other checkpoints.
     """
-    ours, theirs = kept_at_the_end(analysis.run), kept_at_the_end(reference)
-    made, due = ([c.epoch for c in t.lineage.commits] for t in (analysis.run, reference))
+    run_retention, baseline_retention = (
+        find_final_checkpoints(analysis.run),
+        find_final_checkpoints(reference),
+    )
+    run_epochs, baseline_epochs = (
+        [commit.epoch for commit in tables.lineage.commits] for tables in (analysis.run, reference)
+    )
     # The choice is made by the reported values: once they part, other checkpoints are kept rightly.
-    if ours is None or theirs is None or made != due or divergence_place(analysis) is not None:
+    if (
+        run_retention is None
+        or baseline_retention is None
+        or run_epochs != baseline_epochs
+        or find_divergence_place(analysis) is not None
+    ):
         return None
-    if analysis.unsaved or _saved_epochs(analysis.run) > _saved_epochs(reference):
+    if analysis.unsaved_epochs or _saved_epochs(analysis.run) > _saved_epochs(reference):
         return None
-    mine, due = _of_epochs(analysis.run, ours[1]), _of_epochs(reference, theirs[1])
-    if mine == due:
+    retained_epochs, baseline_epochs = (
+        _select_trained_epochs(analysis.run, run_retention[1]),
+        _select_trained_epochs(reference, baseline_retention[1]),
+    )
+    if retained_epochs == baseline_epochs:
         return True
     return Anomaly(
-        message=f"the checkpoints of epochs {mine} were kept, in the baseline those of {due}",
-        events=(ours[0],),
+        message=f"the checkpoints of epochs {retained_epochs} were kept, in the baseline those "
+        f"of {baseline_epochs}",
+        events=(run_retention[0],),
     )
 
 
-def _of_epochs(tables: RunTables, kept: Mapping[str, int]) -> list[int]:
+def _select_trained_epochs(tables: RunTables, checkpoint_epochs: Mapping[str, int]) -> list[int]:
     """Return the epochs whose checkpoints were kept; one from before training belongs to none."""
-    early = {commit.checkpoint for attempt in tables.attempts for commit in attempt.early}
-    return sorted(epoch for name, epoch in kept.items() if name not in early)
+    early_checkpoints = {
+        commit.checkpoint for attempt in tables.attempts for commit in attempt.early_commits
+    }
+    return sorted(
+        epoch for name, epoch in checkpoint_epochs.items() if name not in early_checkpoints
+    )
 
 
 def _saved_epochs(tables: RunTables) -> set[int]:

@@ -9,50 +9,58 @@ from operator import itemgetter
 from pathlib import PurePath
 
 from chaos.check.analysis import RunTables
-from chaos.check.files import series_of
+from chaos.check.files import mask_path_numbers
 from chaos.model.event import FileSaved, StateSeen
 from chaos.model.places import AttemptRank
 
 ROUNDING = 5e-7  # of a norm in 32 bits: some units in its last place
 
 
-def files_with_model(tables: RunTables) -> Iterator[tuple[str, bool]]:
+def find_model_files(tables: RunTables) -> Iterator[tuple[str, bool]]:
     """Yield the names of files in which the model is, and whether it is all that is in it."""
-    models = _Models(tables)
-    names = {save.number: save.name for save in tables.files.saves}
-    for number, saved in tables.history.of(FileSaved):
-        groups = _numbers_of(saved)
-        if number in names and any(models.are_in(of, number, saved) for of in groups.values()):
-            is_alone = models.are_in(groups[""], number, saved)
-            yield series_of(PurePath(names[number]).name), is_alone
+    models = _ModelNorms(tables)
+    names = {save.number: save.final_path for save in tables.files.saves}
+    for number, saved_file in tables.history.select_events(FileSaved):
+        groups = _group_norms(saved_file)
+        if number in names and any(
+            models.is_model(norms, number, saved_file) for norms in groups.values()
+        ):
+            is_alone = models.is_model(groups[""], number, saved_file)
+            yield mask_path_numbers(PurePath(names[number]).name), is_alone
 
 
-class _Models:
+class _ModelNorms:
     """The norms of a job's models, as they were seen at places between its steps."""
 
     def __init__(self, tables: RunTables) -> None:
         self._norms = set[str]()
-        self._seen = defaultdict[AttemptRank, list[tuple[int, list[float]]]](list)
-        for number, seen in tables.history.of(StateSeen):
-            models = (p for p in seen.components if p.name.startswith("model"))
-            sizes = [float(part.size) for part in models if part.size]
-            self._norms |= set(map(_rounded, sizes))
-            self._seen[AttemptRank(seen.attempt, seen.rank)].append((number, sizes))
+        self._norms_by_rank = defaultdict[AttemptRank, list[tuple[int, list[float]]]](list)
+        for number, state in tables.history.select_events(StateSeen):
+            model_parts = (p for p in state.components if p.name.startswith("model"))
+            sizes = [float(part.size) for part in model_parts if part.size]
+            self._norms |= set(map(_round_norm, sizes))
+            self._norms_by_rank[AttemptRank(state.attempt, state.rank)].append((number, sizes))
 
-    def are_in(self, sizes: list[float], number: int, saved: FileSaved) -> bool:
+    def is_model(self, sizes: list[float], number: int, saved_file: FileSaved) -> bool:
         """Return whether numbers of a file, by the norms of their parts, are a model's."""
         norm = math.hypot(*sizes)
-        if _rounded(norm) in self._norms:
+        if _round_norm(norm) in self._norms:
             return True
         # That of several parts is rounded elsewhere than the model's own. So near, only the states
         # just before and after the save are compared: a run has many.
-        seen = self._seen[AttemptRank(saved.attempt, saved.rank)]
-        at = bisect(seen, number, key=itemgetter(0))
-        near = (size for _, of in seen[max(0, at - 1) : at + 1] for size in of)
-        return len(sizes) > 1 and any(math.isclose(norm, size, rel_tol=ROUNDING) for size in near)
+        snapshots = self._norms_by_rank[AttemptRank(saved_file.attempt, saved_file.rank)]
+        index = bisect(snapshots, number, key=itemgetter(0))
+        nearby_norms = (
+            size
+            for _, model_norms in snapshots[max(0, index - 1) : index + 1]
+            for size in model_norms
+        )
+        return len(sizes) > 1 and any(
+            math.isclose(norm, size, rel_tol=ROUNDING) for size in nearby_norms
+        )
 
 
-def _numbers_of(saved: FileSaved) -> dict[str, list[float]]:
+def _group_norms(saved: FileSaved) -> dict[str, list[float]]:
     """Return the norms of a file's parts: each, those whose names begin alike, and all, as ``."""
     # A file of arrays alone has the model's and the optimizer's side by side, as `net/0.weight`.
     groups = defaultdict[str, list[float]](list)
@@ -63,5 +71,5 @@ def _numbers_of(saved: FileSaved) -> dict[str, list[float]]:
     return groups
 
 
-def _rounded(norm: float) -> str:
+def _round_norm(norm: float) -> str:
     return f"{norm:.9g}"

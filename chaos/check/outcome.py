@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Commit
-from chaos.check.result import conclude, own_check
-from chaos.check.resumes import in_words, nothing_was_left
+from chaos.check.result import builtin_check, conclude
+from chaos.check.resumes import describe_no_work, has_no_work_left
 from chaos.model.causes import PEER_WAS_LOST, PROCESS_ENDED
 from chaos.model.event import Committed, FailureDecided, FitRaised, StepDone
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.words import gist, shortened
+from chaos.wording import extract_last_line, shorten_text
 
 # -- outcome ---------------------------------------------------------------------------------------
 
@@ -18,10 +18,10 @@ from chaos.words import gist, shortened
 OUTCOME = "outcome"
 
 
-_Found = tuple[list[Anomaly], list[str]]
+_Findings = tuple[list[Anomaly], list[str]]
 
 
-@own_check(OUTCOME, asks="Did the run end the way it should?")
+@builtin_check(OUTCOME, asks="Did the run end the way it should?")
 def check_outcome(analysis: RunAnalysis) -> CheckResult:
     """Require that `fit()` returns, or that it raises as expected.
 
@@ -35,90 +35,105 @@ def check_outcome(analysis: RunAnalysis) -> CheckResult:
     at its limit or by an interruption. A figure counts how often Ray names the rank that was hit,
     and not a survivor.
     """
-    anomalies, doubts = _judged_ending(analysis)
-    ending, said = analysis.run.ending, "the job finished"
-    words = (ending.returned, ending.raised, ending.script_raised, ending.exited, ending.deadline)
-    if ending.raised is not None:
-        said = f"{_raised(analysis)}, as expected"
-    if nothing_was_left(analysis):
-        said = f"restarted after the end: {in_words(analysis)}"
+    anomalies, doubts = _judge_ending(analysis)
+    ending, summary = analysis.run.ending, "the job finished"
+    ending_events = (
+        ending.fit_return,
+        ending.fit_error,
+        ending.script_error,
+        ending.driver_exit,
+        ending.deadline,
+    )
+    if ending.fit_error is not None:
+        summary = f"{_describe_error(analysis)}, as expected"
+    if has_no_work_left(analysis):
+        summary = f"restarted after the end: {describe_no_work(analysis)}"
     return conclude(
         OUTCOME,
         anomalies=anomalies,
         doubts=doubts,
-        evidence=sum(word is not None for word in words),
-        summary=said,
-        measures={"root_cause_named": _root_causes(analysis)},
+        evidence=sum(event is not None for event in ending_events),
+        summary=summary,
+        measures={"root_cause_named": _count_root_causes(analysis)},
     )
 
 
-def _judged_ending(analysis: RunAnalysis) -> _Found:
+def _judge_ending(analysis: RunAnalysis) -> _Findings:
     ending, call = analysis.run.ending, analysis.terms.call
     if ending.deadline is not None:
         return [], ["the run was ended by us, at its limit"]
-    if ending.ended is not None and ending.ended[1].interrupted:
+    if ending.run_end is not None and ending.run_end[1].interrupted:
         return [], ["the run was interrupted"]
-    if ending.script_raised is not None:
-        number, raised = ending.script_raised
-        message = f"the script failed outside {call}: {raised.error}: {gist(raised.message)}"
+    if ending.script_error is not None:
+        number, raised = ending.script_error
+        message = (
+            f"the script failed outside {call}: {raised.error}: {extract_last_line(raised.message)}"
+        )
         return [Anomaly(message=message, events=(number,))], []
     if analysis.plan.expect.outcome == "error":
-        return _failed(analysis)
-    return _finished(analysis)
+        return _judge_expected_error(analysis)
+    return _judge_finish(analysis)
 
 
-def _finished(analysis: RunAnalysis) -> _Found:
+def _judge_finish(analysis: RunAnalysis) -> _Findings:
     ending, call, driver = analysis.run.ending, analysis.terms.call, analysis.terms.driver
-    if ending.raised is not None:
-        number, raised = ending.raised
-        message = f"{_raised(analysis)}: {gist(raised.message)}"
-        found = [] if analysis.unmet else [Anomaly(message=message, events=(number,))]
-        return found, [analysis.unmet] if analysis.unmet else []
-    if ending.exited is not None and ending.returned is None:
-        number, exited = ending.exited
+    if ending.fit_error is not None:
+        number, raised = ending.fit_error
+        message = f"{_describe_error(analysis)}: {extract_last_line(raised.message)}"
+        anomalies = (
+            [] if analysis.rendezvous_failure else [Anomaly(message=message, events=(number,))]
+        )
+        return anomalies, [analysis.rendezvous_failure] if analysis.rendezvous_failure else []
+    if ending.driver_exit is not None and ending.fit_return is None:
+        number, exited = ending.driver_exit
         message = f"{driver} ended with code {exited.code} before {call} returned"
         return [Anomaly(message=message, events=(number,))], []
     # Boosted trees have commits without a step.
-    if ending.returned is not None and not analysis.history.numbers_of(StepDone, Committed):
+    if ending.fit_return is not None and not analysis.history.select_numbers(StepDone, Committed):
         message = f"{call} returned, and not one step was trained"
-        return [Anomaly(message=message, events=(ending.returned[0],))], []
-    if ending.exited is None:
+        return [Anomaly(message=message, events=(ending.fit_return[0],))], []
+    if ending.driver_exit is None:
         return [], ["the end of the script was not seen"]
-    last = analysis.run.attempts[-1:]
-    if last and last[0].early and not last[0].commits:
+    last_attempts = analysis.run.attempts[-1:]
+    if last_attempts and last_attempts[0].early_commits and not last_attempts[0].commits:
         return [], []  # nothing was left to train: what it returned is of a report before training
-    return [*_foreign_result(analysis), *_foreign_checkpoint(analysis)], []
+    return [*_find_other_result(analysis), *_find_other_checkpoint(analysis)], []
 
 
-def _foreign_result(analysis: RunAnalysis) -> Iterator[Anomaly]:
+def _find_other_result(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Yield a result that is not of the last report, though the baseline's is."""
-    if analysis.reference is None or not _is_of_last_report(analysis.reference):
+    if analysis.reference is None or not _has_last_metrics(analysis.reference):
         return
-    is_other = not _is_of_last_report(analysis.run) and not analysis.unsaved
-    if is_other and analysis.run.ending.returned is not None:
-        number, returned = analysis.run.ending.returned
-        last = analysis.run.lineage.commits[-1] if analysis.run.lineage.commits else None
-        due = f"the last report, of epoch {last.epoch}" if last else "no report was committed"
+    is_other = not _has_last_metrics(analysis.run) and not analysis.unsaved_epochs
+    if is_other and analysis.run.ending.fit_return is not None:
+        number, returned = analysis.run.ending.fit_return
+        last_commit = analysis.run.lineage.commits[-1] if analysis.run.lineage.commits else None
+        expected_report = (
+            f"the last report, of epoch {last_commit.epoch}"
+            if last_commit
+            else "no report was committed"
+        )
         yield Anomaly(
-            message=f"fit() returned metrics that are not those of {due}: {returned.metrics}",
-            events=(number, *(() if last is None else (last.number,))),
+            message=f"fit() returned metrics that are not those of {expected_report}: "
+            f"{returned.metrics}",
+            events=(number, *(() if last_commit is None else (last_commit.number,))),
         )
 
 
-def _foreign_checkpoint(analysis: RunAnalysis) -> Iterator[Anomaly]:
+def _find_other_checkpoint(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Yield a checkpoint that is not the newest, though the baseline's is; or none at all."""
-    reference, returned = analysis.reference, analysis.run.ending.returned
-    if reference is None or reference.ending.returned is None or returned is None:
+    reference, returned = analysis.reference, analysis.run.ending.fit_return
+    if reference is None or reference.ending.fit_return is None or returned is None:
         return
     number, result = returned
-    newest = _newest(analysis.run)
-    if result.checkpoint is None and reference.ending.returned[1].checkpoint is not None:
+    newest = _find_newest_commit(analysis.run)
+    if result.checkpoint is None and reference.ending.fit_return[1].checkpoint is not None:
         message = "fit() returned no checkpoint, and the baseline's did"
         yield Anomaly(message=message, events=(number,))
     elif (
         newest is not None
         and result.checkpoint not in (None, newest.checkpoint)
-        and _returned_newest(reference)
+        and _is_newest_returned(reference)
     ):
         yield Anomaly(
             message=f"fit() returned {result.checkpoint}, and the newest checkpoint is "
@@ -127,56 +142,67 @@ def _foreign_checkpoint(analysis: RunAnalysis) -> Iterator[Anomaly]:
         )
 
 
-def _newest(tables: RunTables) -> Commit | None:
+def _find_newest_commit(tables: RunTables) -> Commit | None:
     """Return the checkpoint that was committed last, by any attempt.
 
     A later report may carry none, and does not replace it: neither for Ray nor for its files.
     """
-    saved = (c for attempt in tables.attempts for c in attempt.commits if c.checkpoint is not None)
-    return max(saved, key=lambda commit: commit.number, default=None)
+    saved_commits = (
+        c for attempt in tables.attempts for c in attempt.commits if c.checkpoint is not None
+    )
+    return max(saved_commits, key=lambda commit: commit.number, default=None)
 
 
-def _returned_newest(tables: RunTables) -> bool:
-    returned, newest = tables.ending.returned, _newest(tables)
+def _is_newest_returned(tables: RunTables) -> bool:
+    returned, newest = tables.ending.fit_return, _find_newest_commit(tables)
     return bool(returned and newest and returned[1].checkpoint == newest.checkpoint)
 
 
-def _is_of_last_report(tables: RunTables) -> bool:
-    returned, commits = tables.ending.returned, tables.lineage.commits
+def _has_last_metrics(tables: RunTables) -> bool:
+    returned, commits = tables.ending.fit_return, tables.lineage.commits
     if returned is None or not returned[1].metrics or not commits or not commits[-1].metrics:
         return False
-    ours, last = returned[1].metrics, commits[-1].metrics[0]
-    shared = set(ours) & set(last)
-    return bool(shared) and all(ours[key] == last[key] for key in shared)
+    returned_metrics, last_metrics = returned[1].metrics, commits[-1].metrics[0]
+    shared_names = set(returned_metrics) & set(last_metrics)
+    return bool(shared_names) and all(
+        returned_metrics[key] == last_metrics[key] for key in shared_names
+    )
 
 
-def _root_causes(analysis: RunAnalysis) -> str | None:
+def _count_root_causes(analysis: RunAnalysis) -> str | None:
     """Count the faults for which Ray names the rank that was hit."""
-    decided = {a.index: a.decisions[0].event.errors for a in analysis.run.attempts if a.decisions}
-    struck = [(a, s.rank) for a, hits in analysis.hits.items() for s in hits if a in decided]
-    named = sum(rank in decided[attempt] for attempt, rank in struck)
-    return f"{named} of {len(struck)}" if struck else None
+    errors_by_attempt = {
+        a.index: a.decisions[0].event.errors for a in analysis.run.attempts if a.decisions
+    }
+    hit_ranks = [
+        (a, injection.rank)
+        for a, hits in analysis.hits.items()
+        for injection in hits
+        if a in errors_by_attempt
+    ]
+    named_count = sum(rank in errors_by_attempt[attempt] for attempt, rank in hit_ranks)
+    return f"{named_count} of {len(hit_ranks)}" if hit_ranks else None
 
 
-def _raised(analysis: RunAnalysis) -> str:
-    raised = analysis.run.ending.raised
+def _describe_error(analysis: RunAnalysis) -> str:
+    raised = analysis.run.ending.fit_error
     assert raised is not None
-    return analysis.terms.raised(raised[1].error)
+    return analysis.terms.describe_failure(raised[1].error)
 
 
-def _failed(analysis: RunAnalysis) -> _Found:
+def _judge_expected_error(analysis: RunAnalysis) -> _Findings:
     ending, call, driver = analysis.run.ending, analysis.terms.call, analysis.terms.driver
-    if ending.returned is not None:
+    if ending.fit_return is not None:
         message = f"{call} returned, and was expected to raise"
-        if analysis.excuse is not None:
-            return [], [f"{message}, but {analysis.excuse}"]
-        return [Anomaly(message=message, events=(ending.returned[0],))], []
-    if ending.raised is not None:
-        foreign = foreign_cause(analysis)
+        if analysis.fault_failure is not None:
+            return [], [f"{message}, but {analysis.fault_failure}"]
+        return [Anomaly(message=message, events=(ending.fit_return[0],))], []
+    if ending.fit_error is not None:
+        foreign = find_foreign_error(analysis)
         return [], [] if foreign is None else [foreign]
-    if ending.exited is not None:
-        message = f"{driver} ended with code {ending.exited[1].code} before {call} raised"
-        return [Anomaly(message=message, events=(ending.exited[0],))], []
+    if ending.driver_exit is not None:
+        message = f"{driver} ended with code {ending.driver_exit[1].code} before {call} raised"
+        return [Anomaly(message=message, events=(ending.driver_exit[0],))], []
     return [], ["the end of the script was not seen"]
 
 
@@ -191,7 +217,7 @@ _CONSEQUENCES = re.compile(
 )
 
 
-def foreign_cause(analysis: RunAnalysis) -> str | None:
+def find_foreign_error(analysis: RunAnalysis) -> str | None:
     """Return a doubt where the error that ended the run fits none of its faults.
 
     It fits where it is the error of a rank that was hit, or one that its loss causes in the others.
@@ -199,25 +225,32 @@ def foreign_cause(analysis: RunAnalysis) -> str | None:
     Inconclusive and not wrong: a job may put its peers' loss into words of its own, and an error of
     its own may come in between. A storage fault may cause any error.
     """
-    raised, injections = analysis.run.ending.raised, [s for s in analysis.injections if s.invoked]
+    raised, injections = (
+        analysis.run.ending.fit_error,
+        [s for s in analysis.injections if s.invocations],
+    )
     if raised is None or not injections or any(injection.is_in_storage for injection in injections):
         return None
-    decided = [e for _, e in analysis.history.of(FailureDecided) if e.decision == "RAISE"]
-    causes = _errors_by_rank(raised[1], decided[-1] if decided else None)
-    attempt = decided[-1].attempt if decided else None
-    struck = {s.rank for s in injections if attempt in s.hits}
-    if any(rank in struck or _CONSEQUENCES.search(text) for rank, text in causes.items()):
+    decisions = [
+        event
+        for _, event in analysis.history.select_events(FailureDecided)
+        if event.decision == "RAISE"
+    ]
+    errors = _group_errors(raised[1], decisions[-1] if decisions else None)
+    attempt = decisions[-1].attempt if decisions else None
+    hit_ranks = {s.rank for s in injections if attempt in s.hit_times_by_attempt}
+    if any(rank in hit_ranks or _CONSEQUENCES.search(text) for rank, text in errors.items()):
         return None
-    rank, text = next(iter(causes.items()))
-    who = "" if rank is None else f"rank {rank} had "
+    rank, text = next(iter(errors.items()))
+    rank_text = "" if rank is None else f"rank {rank} had "
     faults = " and ".join(dict.fromkeys(str(injection.op) for injection in injections))
-    said = f"{_raised(analysis)}: {who}{shortened(text.strip(), 200)}"
-    return f"{said}; whether that came of {faults} is not known"
+    message = f"{_describe_error(analysis)}: {rank_text}{shorten_text(text.strip(), 200)}"
+    return f"{message}; whether that came of {faults} is not known"
 
 
-def _errors_by_rank(raised: FitRaised, decided: FailureDecided | None) -> Mapping[int | None, str]:
+def _group_errors(raised: FitRaised, decision: FailureDecided | None) -> Mapping[int | None, str]:
     """Return the errors by rank; where Ray names no rank, its own error."""
-    if decided is not None and decided.errors:
-        return dict(sorted(decided.errors.items()))
-    error = "" if decided is None else decided.error
+    if decision is not None and decision.errors:
+        return dict(sorted(decision.errors.items()))
+    error = "" if decision is None else decision.error
     return {None: f"{error} {raised.error} {raised.message}"}

@@ -13,9 +13,9 @@ that were pending did not come back, the step stays as it was recorded: it lacks
 import msgspec
 
 from chaos.check.lineage import Lineage
-from chaos.check.steps import Losses, Step, steps_by_attempt
+from chaos.check.steps import Losses, Step, group_steps_by_attempt
 from chaos.model.event import Inputs, StateSeen, StepDone
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.places import AttemptRank
 
 GRADIENTS = "gradients"
@@ -23,43 +23,47 @@ GRADIENTS = "gradients"
 
 def complete_first_steps(history: History, baseline: Lineage) -> History:
     """Return a run in which the first step of each resume has what its pending gradients hold."""
-    completed: dict[int, StepDone] = {}
-    ranks = _ranks_with_gradients(history)
-    for attempt, steps in steps_by_attempt(history).items() if ranks else ():
-        for rank, made in steps.by_rank.items():
+    completed_steps: dict[int, StepDone] = {}
+    ranks = _find_gradient_ranks(history)
+    for attempt, steps in group_steps_by_attempt(history).items() if ranks else ():
+        for rank, rank_steps in steps.steps_by_rank.items():
             if (attempt, rank) in ranks:
-                first = made[0]
-                whole = _complete(first, baseline.at(rank, first.epoch, first.step))
-                if whole is not None:
-                    completed[first.number] = whole
-    if not completed:
+                first_step = rank_steps[0]
+                full_step = _complete_step(
+                    first_step, baseline.find_step(rank, first_step.epoch, first_step.step)
+                )
+                if full_step is not None:
+                    completed_steps[first_step.number] = full_step
+    if not completed_steps:
         return history
-    entries = [_replaced(entry, completed.get(number)) for number, entry in enumerate(history)]
+    entries = [
+        _replace_event(entry, completed_steps.get(number)) for number, entry in enumerate(history)
+    ]
     return History(entries, torn=history.torn, hidden=history.hidden)
 
 
-def _ranks_with_gradients(history: History) -> set[AttemptRank]:
+def _find_gradient_ranks(history: History) -> set[AttemptRank]:
     """Return the ranks of later attempts that had gradients before their first backward pass."""
-    first: dict[AttemptRank, StateSeen] = {}
-    for _, seen in history.of(StateSeen):
-        if seen.attempt > 0 and seen.moment == "entered":
-            first.setdefault(AttemptRank(seen.attempt, seen.rank), seen)
+    first_states: dict[AttemptRank, StateSeen] = {}
+    for _, state in history.select_events(StateSeen):
+        if state.attempt > 0 and state.moment == "entered":
+            first_states.setdefault(AttemptRank(state.attempt, state.rank), state)
     return {
         rank
-        for rank, seen in first.items()
-        if any(part.name == GRADIENTS and part.digest for part in seen.components)
+        for rank, state in first_states.items()
+        if any(part.name == GRADIENTS and part.digest for part in state.components)
     }
 
 
-def _complete(step: Step, expected: Step | None) -> StepDone | None:
+def _complete_step(step: Step, expected: Step | None) -> StepDone | None:
     """Return a step with the baseline's micro-batches before its own; None if they do not fit."""
     if expected is None or not step.losses or not expected.losses:
         return None
-    before = len(expected.losses) - len(step.losses)
+    missing_count = len(expected.losses) - len(step.losses)
     inputs = _complete_inputs(step.inputs, expected.inputs)
-    if before <= 0 or (inputs is None and step.losses != expected.losses[before:]):
+    if missing_count <= 0 or (inputs is None and step.losses != expected.losses[missing_count:]):
         return None
-    losses: Losses = (*expected.losses[:before], *step.losses)
+    losses: Losses = (*expected.losses[:missing_count], *step.losses)
     if inputs is None and step.inputs is not None:
         inputs = expected.inputs  # samples are not known one by one; the losses are those of them
     return msgspec.structs.replace(step.done, losses=losses, inputs=inputs)
@@ -72,5 +76,5 @@ def _complete_inputs(inputs: Inputs | None, expected: Inputs | None) -> Inputs |
     return expected if expected.samples.endswith(inputs.samples) else None
 
 
-def _replaced(entry: Entry, what: StepDone | None) -> Entry:
-    return entry if what is None else msgspec.structs.replace(entry, what=what)
+def _replace_event(entry: JournalEntry, event: StepDone | None) -> JournalEntry:
+    return entry if event is None else msgspec.structs.replace(entry, event=event)

@@ -63,31 +63,31 @@ PROFILES: Mapping[Profile, tuple[Tolerance, Tolerance]] = {
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The range of a number: `half` to either side of `middle`, or values that are no number."""
+    """The range of a number: `half_width` either side of `middle`, or values that are no number."""
 
     #: NaN where all runs had a value that is no number
     middle: float
-    half: float
+    half_width: float
     #: these values: `nan`, `inf`, `-inf`
-    odd: frozenset[str] = frozenset()
+    special_values: frozenset[str] = frozenset()
 
-    def holds(self, value: float) -> bool:
+    def contains(self, value: float) -> bool:
         """Return whether a value lies in it; one that is no number does if a run had the same."""
         if not math.isfinite(value):
-            return str(value) in self.odd
-        return abs(value - self.middle) <= self.half
+            return str(value) in self.special_values
+        return abs(value - self.middle) <= self.half_width
 
-    def widened(self, by: Tolerance) -> "Interval":
+    def add_tolerance(self, tolerance: Tolerance) -> "Interval":
         """Return it with a tolerance added."""
-        half = self.half + by.absolute + by.relative * abs(self.middle)
-        return replace(self, half=half)
+        half_width = self.half_width + tolerance.absolute + tolerance.relative * abs(self.middle)
+        return replace(self, half_width=half_width)
 
 
 Series: TypeAlias = Mapping[int, Mapping[Key, Sequence[float]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class BandCounts:
     """The numbers to compare with bands, and the windows that they lie in, counted.
 
     A number that is the same in all clean runs has no noise to leave a band by, and is not counted.
@@ -97,55 +97,65 @@ class Compared:
     windows: int
 
     @classmethod
-    def of(cls, every: Iterable[Series]) -> "Compared":
+    def from_series(cls, all_series: Iterable[Series]) -> "BandCounts":
         """Count the numbers that vary. A window at either end of a series has one side only."""
         numbers = windows = 0
-        for series in every:
-            varying = [[v for v in at.values() if len(set(v)) > 1] for at in series.values()]
-            numbers += sum(map(len, varying))
-            windows += math.ceil(len(series) / (WINDOW + 1)) if any(varying) else 0
+        for series in all_series:
+            varying_values = [
+                [v for v in values_by_key.values() if len(set(v)) > 1]
+                for values_by_key in series.values()
+            ]
+            numbers += sum(map(len, varying_values))
+            windows += math.ceil(len(series) / (WINDOW + 1)) if any(varying_values) else 0
         return cls(max(1, numbers), max(1, windows))
 
 
-def learn(series: Series, compared: Compared) -> dict[Key, Interval]:
+def learn_intervals(series: Series, counts: BandCounts) -> dict[Key, Interval]:
     """Return the interval of each number.
 
     `series` maps a position in training to the numbers there, each by its key with one value per
-    clean run; all have much the same spread (losses, or one metric). `compared` counts all numbers
-    that will be compared with bands, in other series as well. Raises `ValueError` for fewer than
-    two runs.
+    clean run; all have much the same spread (losses, or one metric). `counts` has those of all
+    numbers that will be compared with bands, in other series as well. Raises `ValueError` for fewer
+    than two runs.
     """
-    places = sorted(series)
-    rows = [_Spread.of(series[place].values()) for place in places]
-    near = [
-        _Spread.pooled(rows[max(0, index - WINDOW) : index + WINDOW + 1])
-        for index in range(len(rows))
+    positions = sorted(series)
+    spreads = [_Deviations.from_numbers(series[position].values()) for position in positions]
+    pooled_spreads = [
+        _Deviations.pool(spreads[max(0, index - WINDOW) : index + WINDOW + 1])
+        for index in range(len(spreads))
     ]
     # Bonferroni: one run is compared in many numbers, so each may err but seldom; halved, since a
     # number may lie off to either side. With the normal quantile, or with as many degrees as steps
     # and ranks are pooled, 14 % of further clean runs left the band with heavy tails (Student's t
     # of 3 degrees), and 8 % where runs drift as a random walk.
-    of_a_number = student(FALSE_ALARMS / (2 * compared.numbers), _degrees(rows, near))
-    found = {}
-    for place, spread in zip(places, near, strict=True):
-        for key, values in series[place].items():
+    number_quantile = find_student_quantile(
+        FALSE_ALARMS / (2 * counts.numbers), _estimate_degrees(spreads, pooled_spreads)
+    )
+    intervals = {}
+    for position, spread in zip(positions, pooled_spreads, strict=True):
+        for key, values in series[position].items():
             if len(values) < 2:  # noqa: PLR2004 (one value has no spread)
                 raise ValueError(f"a band takes two runs or more, {key} has {len(values)}")
             # The band lies around the numbers, and a value that is none lies in it where a run had
             # the same: so it does not depend on which clean run came first, and what runs do by
             # themselves is no defect.
-            numbers = _numbers(values)
-            drawn = len(numbers) or len(values)
-            of_a_run = student(FALSE_ALARMS / (2 * compared.windows), max(1, drawn - 1))
-            q = max(of_a_number, of_a_run)
-            half = max(q * spread.s * math.sqrt(1 + 1 / drawn), WIDEST_TIMES * spread.widest)
-            odd = frozenset(str(value) for value in values if not math.isfinite(value))
-            found[key] = Interval(_mean(numbers), half, odd)
-    return found
+            numbers = _select_finite(values)
+            draw_count = len(numbers) or len(values)
+            run_quantile = find_student_quantile(
+                FALSE_ALARMS / (2 * counts.windows), max(1, draw_count - 1)
+            )
+            quantile = max(number_quantile, run_quantile)
+            half_width = max(
+                quantile * spread.standard_deviation * math.sqrt(1 + 1 / draw_count),
+                WIDEST_TIMES * spread.widest,
+            )
+            special_values = frozenset(str(value) for value in values if not math.isfinite(value))
+            intervals[key] = Interval(_mean(numbers), half_width, special_values)
+    return intervals
 
 
 @cache
-def student(tail: float, degrees: int) -> float:
+def find_student_quantile(tail: float, degrees: int) -> float:
     """Return the value that Student's t exceeds with a chance of `tail`, below one half.
 
     By bisection of the sums that its distribution is for whole degrees (Abramowitz and Stegun,
@@ -154,11 +164,11 @@ def student(tail: float, degrees: int) -> float:
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         angle = (low + high) / 2
-        low, high = (angle, high) if _beyond(angle, degrees) > tail else (low, angle)
+        low, high = (angle, high) if _find_tail_chance(angle, degrees) > tail else (low, angle)
     return math.sqrt(degrees) * math.tan(low)
 
 
-def _beyond(angle: float, degrees: int) -> float:
+def _find_tail_chance(angle: float, degrees: int) -> float:
     """Return the chance of a t above sqrt(degrees) times the tangent of an angle."""
     cos2 = math.cos(angle) ** 2
     is_odd = degrees % 2
@@ -167,46 +177,49 @@ def _beyond(angle: float, degrees: int) -> float:
     for k in range(2 + is_odd, degrees - 1, 2):
         term *= cos2 * (k - 1) / k
         total += term
-    within = math.sin(angle) * total
-    return (1 - (2 / math.pi * (angle + within) if is_odd else within)) / 2
+    inner = math.sin(angle) * total
+    return (1 - (2 / math.pi * (angle + inner) if is_odd else inner)) / 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Spread:
+class _Deviations:
     """The deviations of numbers from their means, at one position or several."""
 
-    apart: Sequence[float]
+    deviations: Sequence[float]
     squares: float
-    freedom: int
+    freedom_degrees: int
     widest: float
 
     @classmethod
-    def of(cls, numbers: Iterable[Sequence[float]]) -> "_Spread":
-        apart, freedom = list[float](), 0
-        for values in filter(None, map(_numbers, numbers)):
-            middle = _mean(values)
-            apart += [value - middle for value in values]
-            freedom += len(values) - 1
-        squares = math.fsum(a * a for a in apart)
-        return cls(apart, squares, freedom, max(map(abs, apart), default=0.0))
+    def from_numbers(cls, numbers: Iterable[Sequence[float]]) -> "_Deviations":
+        deviations, freedom_degrees = list[float](), 0
+        for values in filter(None, map(_select_finite, numbers)):
+            mean = _mean(values)
+            deviations += [value - mean for value in values]
+            freedom_degrees += len(values) - 1
+        squares = math.fsum(deviation * deviation for deviation in deviations)
+        return cls(deviations, squares, freedom_degrees, max(map(abs, deviations), default=0.0))
 
     @classmethod
-    def pooled(cls, rows: Sequence["_Spread"]) -> "_Spread":
-        squares, freedom = sum(row.squares for row in rows), sum(row.freedom for row in rows)
-        return cls((), squares, freedom, max(row.widest for row in rows))
+    def pool(cls, spreads: Sequence["_Deviations"]) -> "_Deviations":
+        squares, freedom_degrees = (
+            sum(spread.squares for spread in spreads),
+            sum(spread.freedom_degrees for spread in spreads),
+        )
+        return cls((), squares, freedom_degrees, max(spread.widest for spread in spreads))
 
     @property
-    def s(self) -> float:
-        return math.sqrt(self.squares / self.freedom) if self.freedom else 0.0
+    def standard_deviation(self) -> float:
+        return math.sqrt(self.squares / self.freedom_degrees) if self.freedom_degrees else 0.0
 
 
-def _degrees(rows: Sequence[_Spread], near: Sequence[_Spread]) -> int:
+def _estimate_degrees(spreads: Sequence[_Deviations], pooled_spreads: Sequence[_Deviations]) -> int:
     """Return the degrees of the Student's distribution whose tails are those of the deviations."""
     squares = [
-        (a / spread.s) ** 2
-        for row, spread in zip(rows, near, strict=True)
-        if spread.s
-        for a in row.apart
+        (deviation / spread.standard_deviation) ** 2
+        for row, spread in zip(spreads, pooled_spreads, strict=True)
+        if spread.standard_deviation
+        for deviation in row.deviations
     ]
     if not squares:
         return DEGREES_MAX
@@ -216,7 +229,7 @@ def _degrees(rows: Sequence[_Spread], near: Sequence[_Spread]) -> int:
     return max(DEGREES_MIN, min(DEGREES_MAX, int(DEGREES_PART * (4 + 6 / excess))))
 
 
-def _numbers(values: Sequence[float]) -> Sequence[float]:
+def _select_finite(values: Sequence[float]) -> Sequence[float]:
     return [value for value in values if math.isfinite(value)]
 
 

@@ -7,11 +7,11 @@ from pathlib import PurePath
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt
-from chaos.check.drivers import TwoDrivers
-from chaos.check.files import series_of
+from chaos.check.drivers import ConcurrentDrivers
+from chaos.check.files import mask_path_numbers
 from chaos.check.injections import EARLY_NS
-from chaos.check.result import conclude, inconclusive, nothing_due, own_check
-from chaos.check.time_limits import longest_ns
+from chaos.check.result import builtin_check, conclude, inconclusive, not_applicable
+from chaos.check.time_limits import find_longest_pauses
 from chaos.model.event import (
     BystanderSeen,
     Committed,
@@ -33,7 +33,7 @@ from chaos.model.event import (
 from chaos.model.history import History
 from chaos.model.places import AttemptRank
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.words import plural
+from chaos.wording import plural
 
 # -- single-writer ---------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ SINGLE_WRITER = "single-writer"
 GRACE_NS = 1_000_000_000
 
 
-@own_check(SINGLE_WRITER, asks="Does an attempt stop for good before the next one trains?")
+@builtin_check(SINGLE_WRITER, asks="Does an attempt stop for good before the next one trains?")
 def check_single_writer(analysis: RunAnalysis) -> CheckResult:
     """Require that nothing of an earlier attempt trains, reports or saves beside a later one.
 
@@ -60,121 +60,139 @@ def check_single_writer(analysis: RunAnalysis) -> CheckResult:
     """
     if not analysis.run.attempts:
         return inconclusive(SINGLE_WRITER, "no attempt was seen")
-    anomalies = [*_stragglers(analysis), *_beside(analysis), *_twins(analysis)]
+    anomalies = [
+        *_find_stragglers(analysis),
+        *_find_parallel_writes(analysis),
+        *_find_duplicate_ranks(analysis),
+    ]
     count = len(analysis.run.attempts)
     if analysis.drivers is None and not anomalies and count == 1:
-        return nothing_due(
+        return not_applicable(
             SINGLE_WRITER, "there was one attempt, and one process for each of its ranks"
         )
     summary = f"each of {plural(count, 'attempt')} was silent once the next was there"
     if analysis.drivers is not None:
-        summary = _one_at_a_time(analysis, analysis.drivers)
+        summary = _describe_two_drivers(analysis, analysis.drivers)
     return conclude(SINGLE_WRITER, anomalies=anomalies, evidence=count, summary=summary)
 
 
-def _one_at_a_time(analysis: RunAnalysis, drivers: TwoDrivers) -> str:
+def _describe_two_drivers(analysis: RunAnalysis, drivers: ConcurrentDrivers) -> str:
     # The other driver's events are hidden from all checks, its end with them. So it is said here,
     # or a verdict would look as if there had been one driver.
-    other = "first" if drivers.leads else "second"
-    left_out = (analysis.history[n].what for n in sorted(drivers.hidden))
-    ends = [what.code for what in left_out if isinstance(what, DriverExited)]
+    other_driver = "first" if drivers.leading_start else "second"
+    hidden_events = (analysis.history[number].event for number in sorted(drivers.hidden_events))
+    ends = [event.code for event in hidden_events if isinstance(event, DriverExited)]
     code = f" (code {ends[0]})" if ends else ""
-    return f"one of two drivers wrote at a time; how the {other} one ended{code} is not judged"
+    return (
+        f"one of two drivers wrote at a time; how the {other_driver} one ended{code} is not judged"
+    )
 
 
-def _stragglers(analysis: RunAnalysis) -> Iterator[Anomaly]:
+def _find_stragglers(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Yield the attempts whose last sign of life comes after the beginning of a later one."""
     history = analysis.history
     for earlier in analysis.run.attempts:
-        began = [
+        beginnings = [
             n
-            for a in analysis.run.attempts
-            if a.index > earlier.index and not _are_apart(analysis, a, earlier)
-            for n in _beginnings(a)
+            for attempt in analysis.run.attempts
+            if attempt.index > earlier.index and not _has_other_driver(analysis, attempt, earlier)
+            for n in _find_beginnings(attempt)
         ]
-        last = _last_sign(analysis, earlier)
-        if not began or last is None:
+        last_activity = _find_last_activity(analysis, earlier)
+        if not beginnings or last_activity is None:
             continue
-        number, what = last
-        late_ns = history.time_ns(number) - history.time_ns(min(began))
+        number, activity = last_activity
+        late_ns = history.time_ns(number) - history.time_ns(min(beginnings))
         if late_ns > GRACE_NS:
             yield Anomaly(
                 message=f"attempt {earlier.index} was still at work {late_ns / 1e9:.1f} s after "
-                f"the next one was opened: {what}",
-                events=(min(began), number),
+                f"the next one was opened: {activity}",
+                events=(min(beginnings), number),
             )
 
 
-def _are_apart(analysis: RunAnalysis, one: Attempt, other: Attempt) -> bool:
+def _has_other_driver(analysis: RunAnalysis, attempt: Attempt, other_attempt: Attempt) -> bool:
     drivers = analysis.drivers
-    return drivers is not None and drivers.are_apart(one.index, other.index)
+    return drivers is not None and drivers.has_different_drivers(attempt.index, other_attempt.index)
 
 
-def _beside(analysis: RunAnalysis) -> Iterator[Anomaly]:
+def _find_parallel_writes(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Yield the attempts of one driver that go on to write beside a later one of the other."""
     writes = () if analysis.drivers is None else analysis.drivers.writes
     for later in analysis.run.attempts if writes else ():
         # Two drivers of one run may overlap while one of them only starts. That they write side by
         # side needs a sign of training of the later one first, and then a write of the earlier.
-        own = [step.number for step in later.steps[:1]]
+        signs = [step.number for step in later.steps[:1]]
         # Of a job whose steps are not seen, its first write.
-        own += [write.begun for write in writes if write.attempt == later.index]
-        first = own[0] if own else len(analysis.history)
-        did = "had made a step" if later.steps else "had begun to write"
+        signs += [write.begin_number for write in writes if write.attempt == later.index]
+        first_sign = signs[0] if signs else len(analysis.history)
+        activity = "had made a step" if later.steps else "had begun to write"
         for earlier in analysis.run.attempts:
-            if earlier.index > later.index or not _are_apart(analysis, earlier, later):
+            if earlier.index > later.index or not _has_other_driver(analysis, earlier, later):
                 continue
-            beside = [w for w in writes if w.attempt == earlier.index and w.begun > first]
-            if beside:
+            later_writes = [
+                w for w in writes if w.attempt == earlier.index and w.begin_number > first_sign
+            ]
+            if later_writes:
                 yield Anomaly(
                     message=f"two drivers of one run wrote side by side: attempt {later.index} of "
-                    f"the one {did} when attempt {earlier.index} of the other began to "
-                    f"write {beside[0].what}",
-                    events=(first, beside[0].begun),
+                    f"the one {activity} when attempt {earlier.index} of the other began to "
+                    f"write {later_writes[0].target}",
+                    events=(first_sign, later_writes[0].begin_number),
                 )
 
 
-def _beginnings(attempt: Attempt) -> list[int]:
+def _find_beginnings(attempt: Attempt) -> list[int]:
     """Return the first event that shows an attempt; empty where none was seen."""
     signs = [attempt.group_started] if attempt.group_started is not None else []
     signs = signs or [start.number for start in attempt.starts.values()]
     return [min(signs)] if signs else [step.number for step in attempt.steps[:1]]
 
 
-def _last_sign(analysis: RunAnalysis, attempt: Attempt) -> tuple[int, str] | None:
-    signs = [(step.number, f"a step of rank {step.rank}") for step in attempt.steps[-1:]]
-    signs += [(commit.number, "a commit") for commit in attempt.commits[-1:]]
+def _find_last_activity(analysis: RunAnalysis, attempt: Attempt) -> tuple[int, str] | None:
+    activities = [(step.number, f"a step of rank {step.rank}") for step in attempt.steps[-1:]]
+    activities += [(commit.number, "a commit") for commit in attempt.commits[-1:]]
     reports = [
-        (n, e.rank) for n, e in analysis.history.of(ReportReturned) if e.attempt == attempt.index
+        (n, event.rank)
+        for n, event in analysis.history.select_events(ReportReturned)
+        if event.attempt == attempt.index
     ]
-    files = [(s.number, s.rank) for s in analysis.run.files.saves if s.attempt == attempt.index]
-    signs += [(number, f"a report of rank {rank}") for number, rank in reports[-1:]]
-    signs += [(number, f"a file of rank {rank}") for number, rank in files[-1:]]
-    return max(signs, default=None)
+    files = [
+        (save.number, save.rank)
+        for save in analysis.run.files.saves
+        if save.attempt == attempt.index
+    ]
+    activities += [(number, f"a report of rank {rank}") for number, rank in reports[-1:]]
+    activities += [(number, f"a file of rank {rank}") for number, rank in files[-1:]]
+    return max(activities, default=None)
 
 
-def _twins(analysis: RunAnalysis) -> Iterator[Anomaly]:
+def _find_duplicate_ranks(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Yield the ranks that two processes were, both of which made a step or saved a file.
 
     A script that starts one process to train in it is taken for its only rank until that joins:
     what it saves before is its own matter.
     """
     history = analysis.history
-    acts = {history[number].source: number for number in history.numbers_of(FileSaveBegun)}
-    acts |= {history[number].source: len(history) for number in history.numbers_of(StepDone)}
-    seen: dict[AttemptRank, tuple[int, int]] = {}
-    for number, started in history.of(WorkerStarted):
+    last_actions = {
+        history[number].source: number for number in history.select_numbers(FileSaveBegun)
+    }
+    last_actions |= {
+        history[number].source: len(history) for number in history.select_numbers(StepDone)
+    }
+    processes: dict[AttemptRank, tuple[int, int]] = {}
+    for number, started in history.select_events(WorkerStarted):
         rank = AttemptRank(started.attempt, started.rank)
-        before, pid = seen.setdefault(rank, (number, started.pid))
-        if pid == started.pid or history[number].source not in acts:
+        first_number, pid = processes.setdefault(rank, (number, started.pid))
+        if pid == started.pid or history[number].source not in last_actions:
             continue
-        if acts.get(history[before].source, 0) < number:
-            seen[rank] = number, started.pid
+        if last_actions.get(history[first_number].source, 0) < number:
+            processes[rank] = number, started.pid
         else:
             yield Anomaly(
                 message=f"two processes were rank {started.rank} of attempt {started.attempt}: "
                 f"pids {pid} and {started.pid}",
-                events=(before, number),
+                events=(first_number, number),
             )
 
 
@@ -184,7 +202,7 @@ def _twins(analysis: RunAnalysis) -> Iterator[Anomaly]:
 BYSTANDERS = "bystanders"
 
 
-@own_check(BYSTANDERS, asks="Did the other trials of the experiment notice?")
+@builtin_check(BYSTANDERS, asks="Did the other trials of the experiment notice?")
 def check_bystanders(analysis: RunAnalysis) -> CheckResult:
     """Require that no trial of an experiment is affected by the faults of another.
 
@@ -194,44 +212,55 @@ def check_bystanders(analysis: RunAnalysis) -> CheckResult:
     may be missing of those that Ray Tune reports to have made.
     """
     if analysis.plan.job.trial is None:
-        return nothing_due(BYSTANDERS, "the job is no experiment of several trials")
+        return not_applicable(BYSTANDERS, "the job is no experiment of several trials")
     # Where no fault was planned it is the baseline itself: each trial is its own measure.
     reference = analysis.reference if analysis.plan.ops else analysis.run
     if reference is None:
-        return inconclusive(BYSTANDERS, analysis.no_reference)
-    alone, seen = _by_trial(reference.history), _by_trial(analysis.history)
-    made = [event.trials for _, event in reference.history.of(ExperimentEnded)]
-    if made == [1] and not alone and not seen:
-        return nothing_due(BYSTANDERS, "the experiment has no other trial")
-    exact, is_cut = analysis.plan.expect.is_exact, analysis.run.ending.deadline is not None
+        return inconclusive(BYSTANDERS, analysis.no_baseline_reason)
+    baseline_trials, run_trials = (
+        _group_by_trial(reference.history),
+        _group_by_trial(analysis.history),
+    )
+    trial_counts = [event.trials for _, event in reference.history.select_events(ExperimentEnded)]
+    if trial_counts == [1] and not baseline_trials and not run_trials:
+        return not_applicable(BYSTANDERS, "the experiment has no other trial")
+    is_exact, is_cut = analysis.plan.expect.is_exact, analysis.run.ending.deadline is not None
     anomalies = [
-        Anomaly(message=f"trial {n}, which nothing was done to, {what}", events=(number,))
-        for n, (number, event) in sorted(seen.items())
-        for what in _noticed(event, alone[n][1] if n in alone and exact else None, is_cut=is_cut)
+        Anomaly(
+            message=f"trial {trial}, which nothing was done to, {disturbance}", events=(number,)
+        )
+        for trial, (number, event) in sorted(run_trials.items())
+        for disturbance in _find_disturbances(
+            event,
+            baseline_trials[trial][1] if trial in baseline_trials and is_exact else None,
+            is_cut=is_cut,
+        )
     ]
     return conclude(
         BYSTANDERS,
         anomalies=anomalies,
         doubts=[
-            *_bystander_doubts(made, alone, seen),
-            *_elsewhen(analysis.history, seen),
+            *_find_bystander_doubts(trial_counts, baseline_trials, run_trials),
+            *_find_idle_trials(analysis.history, run_trials),
             *(
-                f"trial {n} was ended by us, at the limit of the run"
-                for n, (_, event) in sorted(seen.items())
+                f"trial {trial} was ended by us, at the limit of the run"
+                for trial, (_, event) in sorted(run_trials.items())
                 if is_cut and not event.finished
             ),
         ],
-        evidence=sum(event.steps for _, event in seen.values()),
-        summary=f"{plural(len(seen), 'other trial')} undisturbed, "
-        f"{'with the losses of the baseline' if exact else 'losses not compared'}",
+        evidence=sum(event.steps for _, event in run_trials.values()),
+        summary=f"{plural(len(run_trials), 'other trial')} undisturbed, "
+        f"{'with the losses of the baseline' if is_exact else 'losses not compared'}",
     )
 
 
-def _by_trial(history: History) -> dict[int, tuple[int, BystanderSeen]]:
-    return {event.trial: (number, event) for number, event in history.of(BystanderSeen)}
+def _group_by_trial(history: History) -> dict[int, tuple[int, BystanderSeen]]:
+    return {event.trial: (number, event) for number, event in history.select_events(BystanderSeen)}
 
 
-def _noticed(event: BystanderSeen, alone: BystanderSeen | None, *, is_cut: bool) -> Iterator[str]:
+def _find_disturbances(
+    event: BystanderSeen, baseline_event: BystanderSeen | None, *, is_cut: bool
+) -> Iterator[str]:
     is_cut = is_cut and not event.finished  # by us, at our limit
     if event.error is not None:
         yield f"failed: its fit() raised {event.error}"
@@ -241,40 +270,51 @@ def _noticed(event: BystanderSeen, alone: BystanderSeen | None, *, is_cut: bool)
         yield f"was begun again: {plural(event.attempts, 'attempt')}"
     if event.failures:
         yield f"was charged for {plural(event.failures, 'failure')}"
-    if alone is not None and not is_cut:
-        places = sorted({*event.losses, *alone.losses})
-        other = [at for at in places if event.losses.get(at) != alone.losses.get(at)]
-        if other:
-            more = f" and {len(other) - 1} more places" if len(other) > 1 else ""
-            yield f"has other losses than in the baseline: {other[0]}{more}"
+    if baseline_event is not None and not is_cut:
+        places = sorted({*event.losses, *baseline_event.losses})
+        differing_places = [
+            place for place in places if event.losses.get(place) != baseline_event.losses.get(place)
+        ]
+        if differing_places:
+            remainder = (
+                f" and {len(differing_places) - 1} more places" if len(differing_places) > 1 else ""
+            )
+            yield f"has other losses than in the baseline: {differing_places[0]}{remainder}"
 
 
-def _elsewhen(history: History, seen: dict[int, tuple[int, BystanderSeen]]) -> Iterator[str]:
-    struck = [history.time_ns(number) for number, _ in history.of(FaultInvoked)]
-    for n, (_, event) in sorted(seen.items()):
-        if struck and not any(event.began_ns <= at <= event.ended_ns for at in struck):
-            yield f"trial {n} was not under way when a fault was injected"
-
-
-def _bystander_doubts(
-    made: list[int],
-    alone: dict[int, tuple[int, BystanderSeen]],
-    seen: dict[int, tuple[int, BystanderSeen]],
+def _find_idle_trials(
+    history: History, run_trials: dict[int, tuple[int, BystanderSeen]]
 ) -> Iterator[str]:
-    count = len(alone) + 1
-    if not made:
+    fault_times = [history.time_ns(number) for number, _ in history.select_events(FaultInvoked)]
+    for trial, (_, event) in sorted(run_trials.items()):
+        if fault_times and not any(
+            event.began_ns <= fault_ns <= event.ended_ns for fault_ns in fault_times
+        ):
+            yield f"trial {trial} was not under way when a fault was injected"
+
+
+def _find_bystander_doubts(
+    trial_counts: list[int],
+    baseline_trials: dict[int, tuple[int, BystanderSeen]],
+    run_trials: dict[int, tuple[int, BystanderSeen]],
+) -> Iterator[str]:
+    count = len(baseline_trials) + 1
+    if not trial_counts:
         yield "Ray Tune did not say how many trials it made in the baseline"
-    elif made[-1] != count:
-        yield f"Ray Tune made {plural(made[-1], 'trial')} in the baseline, and {count} were seen"
-    for n in sorted({*alone} - {*seen}):
-        yield f"trial {n} was not seen"
-    for n in sorted({*seen} - {*alone}):
-        yield f"trial {n} was not seen in the baseline"
-    for n, (_, event) in sorted(alone.items()):
+    elif trial_counts[-1] != count:
+        yield (
+            f"Ray Tune made {plural(trial_counts[-1], 'trial')} in the baseline, and {count} "
+            f"were seen"
+        )
+    for trial in sorted({*baseline_trials} - {*run_trials}):
+        yield f"trial {trial} was not seen"
+    for trial in sorted({*run_trials} - {*baseline_trials}):
+        yield f"trial {trial} was not seen in the baseline"
+    for trial, (_, event) in sorted(baseline_trials.items()):
         if event.attempts != 1 or event.failures or not event.finished:
-            yield f"trial {n} did not come through the baseline undisturbed"
+            yield f"trial {trial} did not come through the baseline undisturbed"
         elif not event.losses:
-            yield f"trial {n} made no step that was seen"
+            yield f"trial {trial} made no step that was seen"
 
 
 # -- leftovers -------------------------------------------------------------------------------------
@@ -283,14 +323,14 @@ def _bystander_doubts(
 LEFTOVERS = "leftovers"
 
 
-_GONE_FOR_GOOD = {
+_LEFTOVER_NAMES = {
     "process": "a process",
     "placement_group": "a placement group",
     "actor": "an actor",
 }
 
 
-@own_check(LEFTOVERS, asks="Did the run clean up after itself?")
+@builtin_check(LEFTOVERS, asks="Did the run clean up after itself?")
 def check_leftovers(analysis: RunAnalysis) -> CheckResult:
     """Require that no process, placement group or actor of the run outlives it.
 
@@ -303,45 +343,56 @@ def check_leftovers(analysis: RunAnalysis) -> CheckResult:
     fault came by the clock; more are not. A run that chaos ended, hung or interrupted, had no
     chance to clean up.
     """
-    ended = analysis.run.ending
-    if ended.deadline is not None or (ended.ended is not None and ended.ended[1].interrupted):
+    ending = analysis.run.ending
+    if ending.deadline is not None or (
+        ending.run_end is not None and ending.run_end[1].interrupted
+    ):
         return inconclusive(LEFTOVERS, "the run was ended by us, before it could clean up")
-    left = list(analysis.history.of(Leftover))
-    searched = [search for _, search in analysis.history.of(LeftoversSearched)]
+    leftovers = list(analysis.history.select_events(Leftover))
+    searches = [search for _, search in analysis.history.select_events(LeftoversSearched)]
     anomalies = [
-        Anomaly(message=f"{_GONE_FOR_GOOD[what.kind]} outlived the run: {what.what}", events=(n,))
-        for n, what in left
-        if what.kind in _GONE_FOR_GOOD
+        Anomaly(
+            message=f"{_LEFTOVER_NAMES[leftover.kind]} outlived the run: {leftover.name}",
+            events=(number,),
+        )
+        for number, leftover in leftovers
+        if leftover.kind in _LEFTOVER_NAMES
     ]
-    directories = [(n, what) for n, what in left if what.kind == "checkpoint_directory"]
+    directories = [
+        (number, leftover)
+        for number, leftover in leftovers
+        if leftover.kind == "checkpoint_directory"
+    ]
     # A fault in doubt may have cut an upload as well: a folder more is no defect of the job then.
-    landed = sum(
-        max(len(injection.hits), injection.landed or injection.is_in_doubt)
+    effect_count = sum(
+        max(len(injection.hit_times_by_attempt), injection.has_effect or injection.is_in_doubt)
         for injection in analysis.injections
     )
     # By the clock, one report may wait for the controller's poll while the next is uploaded.
-    late = sum(injection.landed and not injection.is_exact for injection in analysis.injections)
-    if len(directories) > landed + late:
+    clock_count = sum(
+        injection.has_effect and not injection.is_exact for injection in analysis.injections
+    )
+    if len(directories) > effect_count + clock_count:
         anomalies.append(
             Anomaly(
-                message=f"{_directories(len(directories))} that no report registered, "
-                f"after {plural(landed, 'fault')}: {directories[-1][1].what}",
-                events=tuple(n for n, _ in directories),
+                message=f"{_count_directories(len(directories))} that no report registered, "
+                f"after {plural(effect_count, 'fault')}: {directories[-1][1].name}",
+                events=tuple(number for number, _ in directories),
             )
         )
-    counts = Counter(what.kind for _, what in left)
-    places = dict.fromkeys(place for search in searched for place in search.places)
+    counts = Counter(leftover.kind for _, leftover in leftovers)
+    locations = dict.fromkeys(location for search in searches for location in search.places)
     return conclude(
         LEFTOVERS,
         anomalies=anomalies,
-        doubts=() if searched else ("what the run left behind was not looked for",),
-        evidence=len(searched),
-        summary=f"nothing of the run was left in {', '.join(places) or 'the places searched'}",
+        doubts=() if searches else ("what the run left behind was not looked for",),
+        evidence=len(searches),
+        summary=f"nothing of the run was left in {', '.join(locations) or 'the places searched'}",
         measures={f"left_{kind}": count for kind, count in sorted(counts.items())},
     )
 
 
-def _directories(count: int) -> str:
+def _count_directories(count: int) -> str:
     return plural(count, "checkpoint directory", "checkpoint directories")
 
 
@@ -352,7 +403,7 @@ DRAIN = "drain"
 
 
 # The window must hold a step, a save and a poll of Ray's controller, on a busy machine.
-_SLACK = 3
+_SLACK_TIMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +417,7 @@ class _NoticeWindow:
     attempt: int
 
 
-@own_check(DRAIN, asks="Was the announcement of a loss made use of?")
+@builtin_check(DRAIN, asks="Was the announcement of a loss made use of?")
 def check_drain(analysis: RunAnalysis) -> CheckResult:
     """Require that a node which is announced to go gets no new work, and that training goes on.
 
@@ -382,9 +433,9 @@ def check_drain(analysis: RunAnalysis) -> CheckResult:
     counts.
     """
     if not any(injection.is_announced for injection in analysis.injections):
-        return nothing_due(DRAIN, "no loss was announced to the cluster")
-    windows = list(_windows(analysis))
-    if not analysis.run.ending.is_over:
+        return not_applicable(DRAIN, "no loss was announced to the cluster")
+    windows = list(_find_windows(analysis))
+    if not analysis.run.ending.has_run_end:
         return inconclusive(DRAIN, "the run was not seen to its end")
     if not windows:
         return inconclusive(DRAIN, "no notice was seen")
@@ -396,8 +447,10 @@ def check_drain(analysis: RunAnalysis) -> CheckResult:
             return inconclusive(DRAIN, "the run was ended by us before the notice was over")
     anomalies = list[Anomaly]()
     for window in windows:
-        anomalies += [*_new_work(analysis, window), *_stood_still(analysis, window)]
-        anomalies += _not_saved(analysis, window) if analysis.plan.expect.jit_checkpoint else ()
+        anomalies += [*_find_new_work(analysis, window), *_find_standstill(analysis, window)]
+        anomalies += (
+            _find_unused_notice(analysis, window) if analysis.plan.expect.jit_checkpoint else ()
+        )
     return conclude(
         DRAIN,
         anomalies=anomalies,
@@ -406,48 +459,54 @@ def check_drain(analysis: RunAnalysis) -> CheckResult:
     )
 
 
-def _windows(analysis: RunAnalysis) -> Iterator[_NoticeWindow]:
+def _find_windows(analysis: RunAnalysis) -> Iterator[_NoticeWindow]:
     injections = {injection.op.index: injection for injection in analysis.injections}
-    for number, notice in analysis.history.of(NoticeGiven):
+    for number, notice in analysis.history.select_events(NoticeGiven):
         injection = injections[notice.op]
-        if injection.invoked:
+        if injection.invocations:
             since_ns = analysis.history.time_ns(number)
-            attempt = injection.invoked[0][1].attempt
+            attempt = injection.invocations[0][1].attempt
             until_ns = min(notice.deadline_ns, injection.harm_ns or notice.deadline_ns)
             yield _NoticeWindow(number, notice, since_ns, until_ns, attempt)
 
 
-def _new_work(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
-    for number, group in analysis.history.of(WorkerGroupStarted):
+def _find_new_work(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
+    for number, group in analysis.history.select_events(WorkerGroupStarted):
         if not window.since_ns < analysis.history.time_ns(number) < window.until_ns:
             continue
-        for place in group.workers:
-            if place.node_id == window.notice.node_id:
+        for worker in group.workers:
+            if worker.node_id == window.notice.node_id:
                 yield Anomaly(
-                    message=f"attempt {group.attempt} put rank {place.rank} on a node that was "
+                    message=f"attempt {group.attempt} put rank {worker.rank} on a node that was "
                     "announced to go",
                     events=(window.number, number),
                 )
                 return
 
 
-def _stood_still(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
+def _find_standstill(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
     """Yield a standstill up to the deadline that is far longer than any of the baseline's."""
     attempt = next((a for a in analysis.run.attempts if a.index == window.attempt), None)
     if attempt is None or analysis.reference is None or not attempt.steps:
         return
-    moved_on = any(
-        a.index > window.attempt and _is_before(analysis, a.group_started, window)
+    has_moved = any(
+        a.index > window.attempt and _is_within_window(analysis, a.group_started, window)
         for a in analysis.run.attempts
     )
-    if moved_on or _has_finished(analysis, window):
+    if has_moved or _has_finished(analysis, window):
         return
-    signs = (StepDone, ReportBegun, Committed, FileSaved)
-    times = [analysis.history.time_ns(n) for n in analysis.history.numbers_of(*signs)]
-    last_ns = max((t for t in times if t <= window.until_ns), default=window.since_ns)
-    idle_ns = window.until_ns - EARLY_NS - max(last_ns, window.since_ns)
-    decided = any(_is_before(analysis, d.number, window) for d in attempt.decisions)
-    if not decided and idle_ns > 2 * EARLY_NS + _SLACK * _longest_pause_ns(analysis):
+    activities = (StepDone, ReportBegun, Committed, FileSaved)
+    times = [
+        analysis.history.time_ns(number) for number in analysis.history.select_numbers(*activities)
+    ]
+    last_activity_ns = max(
+        (time_ns for time_ns in times if time_ns <= window.until_ns), default=window.since_ns
+    )
+    idle_ns = window.until_ns - EARLY_NS - max(last_activity_ns, window.since_ns)
+    is_decided = any(
+        _is_within_window(analysis, decision.number, window) for decision in attempt.decisions
+    )
+    if not is_decided and idle_ns > 2 * EARLY_NS + _SLACK_TIMES * _longest_pause_ns(analysis):
         yield Anomaly(
             message=f"training stood still for the last {(idle_ns + EARLY_NS) / 1e9:.1f} s before "
             "the deadline of the notice: ranks wait for each other",
@@ -455,37 +514,58 @@ def _stood_still(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anoma
         )
 
 
-def _is_before(analysis: RunAnalysis, number: int | None, window: _NoticeWindow) -> bool:
+def _is_within_window(analysis: RunAnalysis, number: int | None, window: _NoticeWindow) -> bool:
     return number is not None and analysis.history.time_ns(number) < window.until_ns
 
 
 def _has_finished(analysis: RunAnalysis, window: _NoticeWindow) -> bool:
-    returned = analysis.run.ending.returned
-    return returned is not None and _is_before(analysis, returned[0], window)
+    returned = analysis.run.ending.fit_return
+    return returned is not None and _is_within_window(analysis, returned[0], window)
 
 
 def _longest_pause_ns(analysis: RunAnalysis) -> int:
     assert analysis.reference is not None
-    found = longest_ns(analysis.reference.history, analysis.reference.attempts)
-    return max((ns for where, ns in found.items() if where != "at the end"), default=0)
+    pauses = find_longest_pauses(analysis.reference.history, analysis.reference.attempts)
+    return max((ns for location, ns in pauses.items() if location != "at the end"), default=0)
 
 
-def _not_saved(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
+def _find_unused_notice(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
     if analysis.reference is None or _has_finished(analysis, window):
         return
     notice_ns, attempt = window.until_ns - window.since_ns, window.attempt
-    if notice_ns < 2 * _SLACK * _longest_pause_ns(analysis):
+    if notice_ns < 2 * _SLACK_TIMES * _longest_pause_ns(analysis):
         return
-    reports = (e for n, e in analysis.history.of(ReportBegun) if n > window.number)
-    began = {e.epoch for e in reports if e.attempt == attempt}
-    commits = [(n, e) for n, e in analysis.history.of(Committed) if e.attempt == attempt]
-    saved = [n for n, e in commits if e.checkpoint is not None and e.epoch in began]
+    reports = (
+        event
+        for number, event in analysis.history.select_events(ReportBegun)
+        if number > window.number
+    )
+    begun_epochs = {event.epoch for event in reports if event.attempt == attempt}
+    commits = [
+        (number, event)
+        for number, event in analysis.history.select_events(Committed)
+        if event.attempt == attempt
+    ]
+    save_numbers = [
+        number
+        for number, event in commits
+        if event.checkpoint is not None and event.epoch in begun_epochs
+    ]
     # Any file that `torch.save` wrote after the notice was enough once: notes, or a part of a
     # checkpoint that was never committed.
-    kept = _kinds_of_checkpoints(analysis, attempt)
-    files = [(n, e) for n, e in analysis.history.of(FileSaved) if e.attempt == attempt]
-    saved += [n for n, e in files if series_of(e.path) in kept]
-    if not any(n > window.number and _is_before(analysis, n, window) for n in saved):
+    checkpoint_series = _find_checkpoint_series(analysis, attempt)
+    files = [
+        (number, event)
+        for number, event in analysis.history.select_events(FileSaved)
+        if event.attempt == attempt
+    ]
+    save_numbers += [
+        number for number, event in files if mask_path_numbers(event.path) in checkpoint_series
+    ]
+    if not any(
+        number > window.number and _is_within_window(analysis, number, window)
+        for number in save_numbers
+    ):
         yield Anomaly(
             message=f"{notice_ns / 1e9:.1f} s of notice passed, and nothing that was done after it "
             "was saved before the node went",
@@ -493,22 +573,26 @@ def _not_saved(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly
         )
 
 
-def _kinds_of_checkpoints(analysis: RunAnalysis, attempt: int) -> set[str]:
+def _find_checkpoint_series(analysis: RunAnalysis, attempt: int) -> set[str]:
     """Return the series of the files of its own that the job resumes from.
 
     A file that was read out of a checkpoint of Ray's is none: that must be committed.
     """
     files, reference = analysis.run.files, analysis.reference
-    names = set(analysis.run.committed)
-    uploaded = {d for _, e in analysis.history.of(PartUploaded) for d in e.files.values()}
-    read = [
+    names = set(analysis.run.checkpoint_commits)
+    uploaded_digests = {
+        d for _, e in analysis.history.select_events(PartUploaded) for d in e.files.values()
+    }
+    loads = [
         load
-        for load in files.read_since(attempt)
-        if load.digest not in uploaded and names.isdisjoint(PurePath(load.path).parts)
+        for load in files.find_later_loads(attempt)
+        if load.digest not in uploaded_digests and names.isdisjoint(PurePath(load.path).parts)
     ]
-    if read:
-        origins = (files.origin(load) for load in read)
-        return {series_of(e.path) for e in read} | {save.series for save in origins if save}
-    if reference is not None and reference.keeps_own_files:
+    if loads:
+        origins = (files.find_origin(load) for load in loads)
+        return {mask_path_numbers(e.path) for e in loads} | {
+            save.series for save in origins if save
+        }
+    if reference is not None and reference.has_only_own_saves:
         return {save.series for save in reference.files.saves}
     return set()

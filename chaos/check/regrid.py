@@ -17,8 +17,8 @@ from itertools import accumulate
 
 import msgspec
 
-from chaos.check.attempt import attempts
-from chaos.check.lineage import lineage
+from chaos.check.attempt import build_attempts
+from chaos.check.lineage import build_lineage
 from chaos.model.event import (
     AnyEvent,
     Committed,
@@ -38,9 +38,9 @@ from chaos.model.event import (
     ValidationBegun,
 )
 from chaos.model.history import Baseline, History
-from chaos.model.places import Place
+from chaos.model.places import TrainingPlace
 
-_AT_STEP = (
+_STEP_EVENTS = (
     StepDone
     | LossResolved
     | FileCopied
@@ -50,84 +50,98 @@ _AT_STEP = (
     | FileRenamed
     | ValidationBegun
 )
-_OF_REPORT = EpochEnded | ReportBegun | ReportReturned | UploadBegun | UploadEnded
+_REPORT_EVENTS = EpochEnded | ReportBegun | ReportReturned | UploadBegun | UploadEnded
 
 BY_REPORTS = frozenset({"metrics", "artifacts", "selection"})
 WHY_NOT = "the job reports or saves at other steps in every run, and these are not compared"
 
 
 @dataclass(frozen=True)
-class Grid:
+class ReportGrid:
     """The places of reports: the number of steps of each rank before each epoch, and in all."""
 
-    before: Mapping[int, Sequence[int]]
+    cumulative_steps: Mapping[int, Sequence[int]]
 
     @classmethod
-    def of(cls, history: History) -> "Grid":
+    def from_history(cls, history: History) -> "ReportGrid":
         """Return the grid of the surviving part of a run."""
-        survived = lineage(attempts(history))
-        count = 1 + max((epoch for _, epoch in survived.steps), default=-1)
+        surviving_lineage = build_lineage(build_attempts(history))
+        count = 1 + max((epoch for _, epoch in surviving_lineage.steps), default=-1)
         return cls(
             {
-                rank: tuple(accumulate((survived.count(rank, e) for e in range(count)), initial=0))
-                for rank in survived.ranks
+                rank: tuple(
+                    accumulate(
+                        (surviving_lineage.count_steps(rank, e) for e in range(count)), initial=0
+                    )
+                )
+                for rank in surviving_lineage.ranks
             }
         )
 
-    def done_at(self, rank: int, epoch: int, step: int = 0) -> int:
+    def count_steps(self, rank: int, epoch: int, step: int = 0) -> int:
         """Return the number of steps of a rank that are done at a place."""
-        before = self._of(rank)
-        return before[min(epoch, len(before) - 1)] + step
+        cumulative_steps = self._find_row(rank)
+        return cumulative_steps[min(epoch, len(cumulative_steps) - 1)] + step
 
-    def head(self, rank: int, done: int) -> Place:
+    def find_head(self, rank: int, step_count: int) -> TrainingPlace:
         """Return the place from which a rank continues after so many steps."""
-        return self._place(rank, done, bisect_right(self._of(rank), done) - 1)
+        return self._find_place(
+            rank, step_count, bisect_right(self._find_row(rank), step_count) - 1
+        )
 
-    def end(self, rank: int, done: int) -> Place:
+    def find_end(self, rank: int, step_count: int) -> TrainingPlace:
         """Return the place of the last of so many steps."""
-        return self._place(rank, done, bisect_left(self._of(rank), done) - 1)
+        return self._find_place(rank, step_count, bisect_left(self._find_row(rank), step_count) - 1)
 
-    def _place(self, rank: int, done: int, epoch: int) -> Place:
+    def _find_place(self, rank: int, step_count: int, epoch: int) -> TrainingPlace:
         """Return a place within the known epochs: surplus steps belong to the last one."""
-        before = self._of(rank)
-        within = min(max(epoch, 0), len(before) - 2)
-        return Place(within, done - before[within])
+        cumulative_steps = self._find_row(rank)
+        known_epoch = min(max(epoch, 0), len(cumulative_steps) - 2)
+        return TrainingPlace(known_epoch, step_count - cumulative_steps[known_epoch])
 
-    def _of(self, rank: int) -> Sequence[int]:
+    def _find_row(self, rank: int) -> Sequence[int]:
         """Return a rank's row; a rank without steps, as of a wider group, has the first row."""
-        return self.before.get(rank) or next(iter(self.before.values()))
+        return self.cumulative_steps.get(rank) or next(iter(self.cumulative_steps.values()))
 
 
-def relaid(baseline: History, run: History) -> History:
+def regrid_baseline(baseline: History, run: History) -> History:
     """Return a baseline, and its repeats, with its steps at the places of a run."""
-    grid = Grid.of(run)
+    grid = ReportGrid.from_history(run)
     if not isinstance(baseline, Baseline):
-        return _relaid(baseline, grid)
-    return Baseline([_relaid(history, grid) for history in baseline.runs])
+        return _regrid_history(baseline, grid)
+    return Baseline([_regrid_history(history, grid) for history in baseline.runs])
 
 
-def _relaid(history: History, grid: Grid) -> History:
-    own = Grid.of(history)
-    if not own.before or not grid.before:
+def _regrid_history(history: History, target_grid: ReportGrid) -> History:
+    source_grid = ReportGrid.from_history(history)
+    if not source_grid.cumulative_steps or not target_grid.cumulative_steps:
         return history  # without any step, only reports have a place
     entries = []
     for entry in history:
-        place = _place(entry.what, own, grid)
-        what = msgspec.structs.replace(entry.what, **place) if place else entry.what
-        entries.append(msgspec.structs.replace(entry, what=what) if place else entry)
+        place_fields = _find_place_fields(entry.event, source_grid, target_grid)
+        event = (
+            msgspec.structs.replace(entry.event, **place_fields) if place_fields else entry.event
+        )
+        entries.append(msgspec.structs.replace(entry, event=event) if place_fields else entry)
     return History(entries, torn=history.torn)
 
 
-def _place(what: AnyEvent, own: Grid, grid: Grid) -> dict[str, int]:
+def _find_place_fields(
+    event: AnyEvent, source_grid: ReportGrid, target_grid: ReportGrid
+) -> dict[str, int]:
     """Return the fields of an event's new place; empty where it has no place in training."""
-    if isinstance(what, StateSeen | _AT_STEP):
-        done = own.done_at(what.rank, what.epoch, what.step)
+    if isinstance(event, StateSeen | _STEP_EVENTS):
+        step_count = source_grid.count_steps(event.rank, event.epoch, event.step)
         # At the border of two epochs there are two places for one number of steps. A state at an
         # entry belongs to the epoch that follows, any other event to the one that ends.
-        is_next = what.step == 0 or (isinstance(what, StateSeen) and what.moment == "entered")
-        epoch, step = (grid.head if is_next else grid.end)(what.rank, done)
+        is_next = event.step == 0 or (isinstance(event, StateSeen) and event.moment == "entered")
+        epoch, step = (target_grid.find_head if is_next else target_grid.find_end)(
+            event.rank, step_count
+        )
         return {"epoch": epoch, "step": step}
-    if isinstance(what, Committed | _OF_REPORT):
-        rank = 0 if isinstance(what, Committed) else what.rank
-        return {"epoch": grid.end(rank, own.done_at(rank, what.epoch + 1))[0]}
+    if isinstance(event, Committed | _REPORT_EVENTS):
+        rank = 0 if isinstance(event, Committed) else event.rank
+        return {
+            "epoch": target_grid.find_end(rank, source_grid.count_steps(rank, event.epoch + 1))[0]
+        }
     return {}

@@ -11,7 +11,7 @@ from chaos.model.history import History
 
 
 @dataclass(frozen=True)
-class Phases:
+class RecoveryPhases:
     """The moments of a recovery (monotonic ns), each None where it was not seen.
 
     The harm was done → Ray decided → the new group was up → its last rank was
@@ -27,7 +27,7 @@ class Phases:
     @property
     def total_s(self) -> float | None:
         """The time from the fault to the first step."""
-        return _between(self.fault_ns, self.step_ns)
+        return _measure_seconds(self.fault_ns, self.step_ns)
 
     @property
     def seconds(self) -> dict[str, float | None]:
@@ -45,7 +45,7 @@ class Phases:
         }
         seconds, since_ns = {}, self.fault_ns
         for phase, moment_ns in moments.items():
-            seconds[phase] = _between(since_ns, moment_ns)
+            seconds[phase] = _measure_seconds(since_ns, moment_ns)
             if since_ns is not None and moment_ns is not None:
                 since_ns = max(since_ns, moment_ns)
         return seconds
@@ -56,19 +56,19 @@ class Restart:
     """One attempt after another."""
 
     attempt: Attempt
-    ended: Attempt | None
+    previous_attempt: Attempt | None
     injections: tuple[Injection, ...]
     decision: Decision | None
     #: the newest commit with a checkpoint when the attempt was opened
-    newest: Commit | None
+    newest_commit: Commit | None
     #: the finished steps per rank that are recomputed
     lost_steps: Mapping[int, int]
-    phases: Phases
+    phases: RecoveryPhases
 
     @property
     def checkpoints(self) -> dict[int, str | None]:
         """The checkpoint that each rank was handed."""
-        return {rank: s.checkpoint for rank, s in sorted(self.attempt.starts.items())}
+        return {rank: start.checkpoint for rank, start in sorted(self.attempt.starts.items())}
 
     @property
     def epoch(self) -> int | None:
@@ -76,45 +76,56 @@ class Restart:
         return self.attempt.epoch
 
 
-def lost_steps(restarts: Iterable[Restart]) -> int:
+def count_lost_steps(restarts: Iterable[Restart]) -> int:
     """Return the number of recomputed steps of the rank that has the most."""
-    lost: Counter[int] = Counter()
+    step_counts: Counter[int] = Counter()
     for restart in restarts:
-        lost.update(restart.lost_steps)
-    return max(lost.values(), default=0)
+        step_counts.update(restart.lost_steps)
+    return max(step_counts.values(), default=0)
 
 
-def restarts(
+def build_restarts(
     history: History,
     attempts: Sequence[Attempt],
     lineage: Lineage,
     injections: Sequence[Injection],
 ) -> tuple[Restart, ...]:
     """Return one row for every attempt but the first, in order."""
-    found = []
-    saved: list[Commit] = []
-    before: Attempt | None = None
+    restarts = []
+    saved_commits: list[Commit] = []
+    previous_attempt: Attempt | None = None
     for attempt in attempts:
         if attempt.index > 0:
-            since = before.index if before else 0
-            hits = tuple(
-                s for s in injections if any(since <= hit < attempt.index for hit in s.hits)
+            start_index = previous_attempt.index if previous_attempt else 0
+            causes = tuple(
+                injection
+                for injection in injections
+                if any(
+                    start_index <= attempt_index < attempt.index
+                    for attempt_index in injection.hit_times_by_attempt
+                )
             )
-            decision = before.decisions[-1] if before and before.decisions else None
-            row = Restart(
+            decision = (
+                previous_attempt.decisions[-1]
+                if previous_attempt and previous_attempt.decisions
+                else None
+            )
+            restart = Restart(
                 attempt=attempt,
-                ended=before,
-                injections=hits,
+                previous_attempt=previous_attempt,
+                injections=causes,
                 decision=decision,
-                newest=_newest(saved, attempt.group_started),
-                lost_steps=lineage.lost.get(attempt.index, {}),
-                phases=_phases(history, _harm_ns(hits, since, attempt.index), decision, attempt),
+                newest_commit=_find_newest_commit(saved_commits, attempt.group_started),
+                lost_steps=lineage.lost_steps.get(attempt.index, {}),
+                phases=_build_phases(
+                    history, _find_harm_ns(causes, start_index, attempt.index), decision, attempt
+                ),
             )
-            found.append(row)
-        every = (*attempt.early, *attempt.commits)
-        saved.extend(c for c in every if c.checkpoint is not None)
-        before = attempt
-    return tuple(found)
+            restarts.append(restart)
+        attempt_commits = (*attempt.early_commits, *attempt.commits)
+        saved_commits.extend(commit for commit in attempt_commits if commit.checkpoint is not None)
+        previous_attempt = attempt
+    return tuple(restarts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,54 +137,65 @@ class RepeatedSteps:
     epoch: int
     steps: int
     #: the number of the attempt's first step; any from there on may be one of them
-    since: int
+    start_number: int
 
 
-def repeated_steps(restarts: Iterable[Restart], reference: Lineage) -> Iterator[RepeatedSteps]:
+def find_repeated_steps(restarts: Iterable[Restart], reference: Lineage) -> Iterator[RepeatedSteps]:
     """Yield the steps that a source may hand out again: at most as many as were discarded.
 
     A source that learns only later what was trained hands out again what it does not know of.
     """
     for restart in restarts:
         for rank, start in sorted(restart.attempt.starts.items()):
-            steps = restart.attempt.steps_of(rank, start.epoch)
-            more = len(steps) - (reference.count(rank, start.epoch) - start.step)
+            steps = restart.attempt.select_steps(rank, start.epoch)
+            surplus = len(steps) - (reference.count_steps(rank, start.epoch) - start.step)
             # More than were discarded would be samples that had survived: those are trained twice
             # for good.
-            if restart.attempt.steps and 0 < more <= restart.lost_steps.get(rank, 0):
-                since = restart.attempt.steps[0].number
-                yield RepeatedSteps(restart.attempt.index, rank, start.epoch, more, since)
+            if restart.attempt.steps and 0 < surplus <= restart.lost_steps.get(rank, 0):
+                start_number = restart.attempt.steps[0].number
+                yield RepeatedSteps(restart.attempt.index, rank, start.epoch, surplus, start_number)
 
 
-def _harm_ns(hits: Sequence[Injection], since: int, until: int) -> int | None:
-    """Return the time of the first harm to the attempts from `since` on."""
-    done = (ns for s in hits for hit, ns in s.hits.items() if since <= hit < until)
-    return min((ns for ns in done if ns is not None), default=None)
+def _find_harm_ns(injections: Sequence[Injection], start_index: int, end_index: int) -> int | None:
+    """Return the time of the first harm to the attempts from `start_index` on."""
+    harm_times = (
+        ns
+        for injection in injections
+        for attempt_index, ns in injection.hit_times_by_attempt.items()
+        if start_index <= attempt_index < end_index
+    )
+    return min((ns for ns in harm_times if ns is not None), default=None)
 
 
-def _newest(saved: Sequence[Commit], group_started: int | None) -> Commit | None:
+def _find_newest_commit(
+    saved_commits: Sequence[Commit], group_started: int | None
+) -> Commit | None:
     """Return the last commit that Ray could know when it opened an attempt."""
     # A commit may come while the next attempt is being opened. Counted, it would make a right
     # resume from the one before look too old.
-    known = (c for c in reversed(saved) if group_started is None or c.number < group_started)
-    return next(known, None)
+    known_commits = (
+        commit
+        for commit in reversed(saved_commits)
+        if group_started is None or commit.number < group_started
+    )
+    return next(known_commits, None)
 
 
-def _phases(
+def _build_phases(
     history: History, harm_ns: int | None, decision: Decision | None, attempt: Attempt
-) -> Phases:
-    ready = [start.number for start in attempt.starts.values()]
-    return Phases(
+) -> RecoveryPhases:
+    start_numbers = [start.number for start in attempt.starts.values()]
+    return RecoveryPhases(
         # From the harm, not from our proof of it: that may come after Ray has seen the loss.
         fault_ns=harm_ns,
         decided_ns=history.time_ns(decision.number) if decision else None,
         group_ns=None if attempt.group_started is None else history.time_ns(attempt.group_started),
-        ready_ns=history.time_ns(max(ready)) if ready else None,
+        ready_ns=history.time_ns(max(start_numbers)) if start_numbers else None,
         step_ns=history.time_ns(attempt.steps[0].number) if attempt.steps else None,
     )
 
 
-def _between(since_ns: int | None, until_ns: int | None) -> float | None:
+def _measure_seconds(since_ns: int | None, until_ns: int | None) -> float | None:
     if since_ns is None or until_ns is None:
         return None
     return max(0, until_ns - since_ns) / 1e9

@@ -7,13 +7,13 @@ from chaos.check.analysis import RunAnalysis
 from chaos.check.inputs import InputComparison
 from chaos.model.scenario import VerdictStatus
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.words import plural
+from chaos.wording import plural
 
 Measures = Mapping[str, float | int | str | None]
 
 
 @dataclass
-class OwnCheck:
+class BuiltinCheck:
     """One of chaos's own checks; `NAME` and `check` as in a check module of another package."""
 
     NAME: str
@@ -24,11 +24,11 @@ class OwnCheck:
         self.__doc__ = self.asks
 
 
-def own_check(
+def builtin_check(
     name: str, *, asks: str
-) -> Callable[[Callable[[RunAnalysis], CheckResult]], OwnCheck]:
+) -> Callable[[Callable[[RunAnalysis], CheckResult]], BuiltinCheck]:
     """Return a decorator that makes a check of a function; `asks`: the question it answers."""
-    return lambda check: OwnCheck(name, asks, check)
+    return lambda check: BuiltinCheck(name, asks, check)
 
 
 def conclude(
@@ -43,8 +43,8 @@ def conclude(
     """Return the judgement: an anomaly fails, a doubt or no evidence is inconclusive."""
     status: VerdictStatus = "pass"
     if anomalies:
-        more = f" (and {len(anomalies) - 1} more)" if len(anomalies) > 1 else ""
-        status, summary, evidence = "fail", anomalies[0].message + more, max(1, evidence)
+        remainder = f" (and {len(anomalies) - 1} more)" if len(anomalies) > 1 else ""
+        status, summary, evidence = "fail", anomalies[0].message + remainder, max(1, evidence)
     elif doubts or evidence == 0:
         status, summary = "inconclusive", "; ".join(doubts) or "nothing was seen to judge by"
     return CheckResult(
@@ -57,25 +57,30 @@ def conclude(
     )
 
 
-def nothing_due(check: str, summary: str) -> CheckResult:
+def not_applicable(check: str, summary: str) -> CheckResult:
     """Return the pass of a check that rightly has nothing to judge."""
     return CheckResult(check=check, status="pass", summary=summary, evidence=0)
 
 
-def inconclusive(check: str, why: str) -> CheckResult:
+def inconclusive(check: str, reason: str) -> CheckResult:
     """Return the judgement of a check without enough evidence."""
-    return CheckResult(check=check, status="inconclusive", summary=why, evidence=0)
+    return CheckResult(check=check, status="inconclusive", summary=reason, evidence=0)
 
 
-def without_restart(check: str, analysis: RunAnalysis) -> CheckResult:
+def judge_no_restart(check: str, analysis: RunAnalysis) -> CheckResult:
     """Return the judgement of a check of restarts where there was none."""
-    if analysis.why_nothing_restarted is not None:
-        return nothing_due(check, analysis.why_nothing_restarted)
+    if analysis.no_restart_reason is not None:
+        return not_applicable(check, analysis.no_restart_reason)
     return inconclusive(check, "no restart was seen")
 
 
-def blind(
-    check: str, analysis: RunAnalysis, what: str, *, ours: bool, theirs: bool
+def judge_missing_evidence(
+    check: str,
+    analysis: RunAnalysis,
+    subject: str,
+    *,
+    has_run_evidence: bool,
+    has_baseline_evidence: bool,
 ) -> CheckResult | None:
     """Return the judgement of a check without evidence; None if both runs recorded some.
 
@@ -84,47 +89,57 @@ def blind(
     """
     if analysis.reference is None:
         if analysis.plan.ops:
-            return inconclusive(check, f"{analysis.no_reference} to compare with")
-        return nothing_due(check, "no fault was planned, so there is nothing to compare")
+            return inconclusive(check, f"{analysis.no_baseline_reason} to compare with")
+        return not_applicable(check, "no fault was planned, so there is nothing to compare")
     # In the baseline nothing was lost, so what is missing there as well is not due. Without that
     # distinction a run that recorded nothing would be green.
-    if not ours and not theirs:
-        return nothing_due(check, f"the job has no {what}, or it was not watched")
-    if not theirs:
-        return inconclusive(check, f"the baseline tells nothing of the job's {what}")
-    if not ours:
-        return inconclusive(check, f"nothing was seen of the job's {what}")
+    if not has_run_evidence and not has_baseline_evidence:
+        return not_applicable(check, f"the job has no {subject}, or it was not watched")
+    if not has_baseline_evidence:
+        return inconclusive(check, f"the baseline tells nothing of the job's {subject}")
+    if not has_run_evidence:
+        return inconclusive(check, f"nothing was seen of the job's {subject}")
     return None
 
 
-def watched_feeds(check: str, analysis: RunAnalysis) -> InputComparison | CheckResult:
+def require_inputs(check: str, analysis: RunAnalysis) -> InputComparison | CheckResult:
     """Return the inputs to judge by, or the judgement of a check where there are none."""
-    feeds = analysis.inputs
-    ours, theirs = feeds is not None and feeds.are_watched, feeds is not None and feeds.were_watched
+    inputs = analysis.inputs
+    has_run_inputs, has_baseline_inputs = (
+        inputs is not None and inputs.has_run_inputs,
+        inputs is not None and inputs.has_baseline_inputs,
+    )
     if not analysis.plan.ops:
-        return nothing_due(check, "no fault was planned, so there is nothing to compare")
-    unseen = blind(check, analysis, "inputs", ours=ours, theirs=theirs)
-    if unseen is not None:
-        return unseen
-    assert feeds is not None
-    return feeds
+        return not_applicable(check, "no fault was planned, so there is nothing to compare")
+    missing_evidence = judge_missing_evidence(
+        check,
+        analysis,
+        "inputs",
+        has_run_evidence=has_run_inputs,
+        has_baseline_evidence=has_baseline_inputs,
+    )
+    if missing_evidence is not None:
+        return missing_evidence
+    assert inputs is not None
+    return inputs
 
 
-def of_another_size(analysis: RunAnalysis) -> str:
+def describe_resized_steps(analysis: RunAnalysis) -> str:
     """Return the number of steps without a counterpart in the baseline, to end a summary."""
-    found = analysis.comparison
-    if found is None or not found.resized:
+    comparison = analysis.comparison
+    if comparison is None or not comparison.resized_steps:
         return ""
-    steps = f"; {plural(found.resized, 'step')} with another number of workers"
-    if not found.together.compared:
-        return f"{steps} have no counterpart there"
-    places = plural(found.together.compared, "place")
+    description = f"; {plural(comparison.resized_steps, 'step')} with another number of workers"
+    if not comparison.mean_losses.compared_count:
+        return f"{description} have no counterpart there"
+    place_count = plural(comparison.mean_losses.compared_count, "place")
     return (
-        f"{steps}: at {places} all ranks together saw the samples that the baseline's saw, with a "
-        f"mean loss within {found.nearness:.2g} of its"
+        f"{description}: at {place_count} all ranks together saw the samples that the "
+        f"baseline's saw, with a "
+        f"mean loss within {comparison.mean_loss_difference:.2g} of its"
     )
 
 
-def unseen_inputs(attempts: Sequence[int]) -> list[str]:
+def describe_missing_inputs(attempts: Sequence[int]) -> list[str]:
     """Return doubts about attempts without any inputs seen, though they were due."""
     return [f"nothing was seen of the inputs of attempt {index}" for index in attempts]

@@ -3,18 +3,17 @@
 from collections.abc import Iterator, Mapping
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.attempt import Commit, Start
-from chaos.check.files import Save, is_own, place_of
-from chaos.check.own_saves import beyond_sight, own_files, resumes_from_own_files
+from chaos.check.attempt import Commit, RankStart
+from chaos.check.files import SavedFile, find_save_place, is_readable_run_file
+from chaos.check.own_saves import describe_unreachable_file, find_stale_resumes, has_own_saves
 from chaos.check.restarts import Restart
-from chaos.check.result import conclude, own_check, without_restart
-from chaos.check.state_snapshots import parts_of
-from chaos.check.state_snapshots import place_of as seen_at
+from chaos.check.result import builtin_check, conclude, judge_no_restart
+from chaos.check.state_snapshots import index_parts, locate_snapshot
 from chaos.model.event import CheckpointRead, FileLoaded, FitCalled, PartUploaded
-from chaos.model.events.state import group_of
+from chaos.model.events.state import find_group
 from chaos.model.places import START
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.words import plural
+from chaos.wording import plural
 
 # -- start-decision --------------------------------------------------------------------------------
 
@@ -22,7 +21,7 @@ from chaos.words import plural
 START_DECISION = "start-decision"
 
 
-@own_check(
+@builtin_check(
     START_DECISION, asks="Did every attempt that began anew have a reason that was reported?"
 )
 def check_start_decision(analysis: RunAnalysis) -> CheckResult:
@@ -36,79 +35,82 @@ def check_start_decision(analysis: RunAnalysis) -> CheckResult:
     be missing. Where nothing was saved yet there is nothing to fall back to.
     """
     if not analysis.restarts:
-        return without_restart(START_DECISION, analysis)
-    anomalies = [
-        a for restart in analysis.restarts for a in _taken_for_a_first_run(analysis, restart)
-    ]
-    started = sum(len(restart.attempt.starts) for restart in analysis.restarts)
-    silent = [r.attempt.index for r in analysis.restarts if not r.attempt.starts]
+        return judge_no_restart(START_DECISION, analysis)
+    anomalies = [a for restart in analysis.restarts for a in _find_silent_starts(analysis, restart)]
+    start_count = sum(len(restart.attempt.starts) for restart in analysis.restarts)
+    silent_attempts = [r.attempt.index for r in analysis.restarts if not r.attempt.starts]
     return conclude(
         START_DECISION,
         anomalies=anomalies,
-        doubts=[f"how attempt {index} started was not seen" for index in silent],
-        evidence=started,
+        doubts=[f"how attempt {index} started was not seen" for index in silent_attempts],
+        evidence=start_count,
         summary=f"{plural(len(analysis.restarts), 'restart')}; no failed load was taken for a "
         "first run",
     )
 
 
-def _taken_for_a_first_run(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
+def _find_silent_starts(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     attempt = restart.attempt
     for rank, start in sorted(attempt.starts.items()):
-        failed = _last_failure(analysis, attempt.index, rank)
-        if failed is None or rank not in attempt.first_steps:
+        failed_load = _find_last_failure(analysis, attempt.index, rank)
+        if failed_load is None or rank not in attempt.first_step_event_numbers:
             continue
-        was_saved = _was_saved(analysis, restart, before=start.number)
-        if not was_saved or not _is_from_scratch(analysis, attempt.index, start):
+        has_save = _has_earlier_save(analysis, restart, start_number=start.number)
+        if not has_save or not _is_from_scratch(analysis, attempt.index, start):
             continue
-        number, load = failed
+        number, load = failed_load
         yield Anomaly(
             message=f"rank {rank} of attempt {attempt.index} could not read {load.path} "
             f"({load.error}), and trained from scratch without a word",
-            events=(number, attempt.first_steps[rank]),
+            events=(number, attempt.first_step_event_numbers[rank]),
         )
 
 
-def _was_saved(analysis: RunAnalysis, restart: Restart, *, before: int) -> bool:
+def _has_earlier_save(analysis: RunAnalysis, restart: Restart, *, start_number: int) -> bool:
     """Return whether there was something to resume: a commit, or a save of the job's own.
 
     The save must come after a step. Other files of a job that gives Ray its checkpoints do not
     count.
     """
-    if restart.newest is not None:
+    if restart.newest_commit is not None:
         return True
-    return resumes_from_own_files(analysis) and any(
-        save.place > START for save in analysis.run.files.published(before=before)
+    return has_own_saves(analysis) and any(
+        save.write_place > START
+        for save in analysis.run.files.find_confirmed_saves(end_number=start_number)
     )
 
 
-def _is_from_scratch(analysis: RunAnalysis, attempt: int, start: Start) -> bool:
+def _is_from_scratch(analysis: RunAnalysis, attempt: int, start: RankStart) -> bool:
     """Return whether a rank trained from scratch, as far as is known.
 
     A job that keeps files of its own and found no place in them begins where a first run does. Its
     state is right at that place, so it does not show the failure.
     """
-    if attempt in analysis.began_anew or (start.checkpoint is None and start.place == START):
+    if attempt in analysis.scratch_attempts or (
+        start.checkpoint is None and start.training_place == START
+    ):
         return True
     if any(index == attempt for index, _ in analysis.run.snapshots.entries):
         return start.checkpoint is None and _is_reset(analysis, attempt, start.rank)
-    return analysis.run.files.newest_loaded(attempt, start.rank) is None
+    return analysis.run.files.find_newest_load(attempt, start.rank) is None
 
 
 def _is_reset(analysis: RunAnalysis, attempt: int, rank: int) -> bool:
-    mine = (row for row in analysis.components if (row.attempt, row.rank) == (attempt, rank))
-    return {row.standing for row in mine if row.group == "model"} == {"reset"}
+    rank_rows = (row for row in analysis.state_rows if (row.attempt, row.rank) == (attempt, rank))
+    return {row.standing for row in rank_rows if row.group == "model"} == {"reset"}
 
 
-def _last_failure(analysis: RunAnalysis, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
+def _find_last_failure(
+    analysis: RunAnalysis, attempt: int, rank: int
+) -> tuple[int, FileLoaded] | None:
     """Return the last load that raised, if no later one succeeded."""
-    failed = None
-    for number, load in analysis.run.files.loads_of(attempt, rank):
+    failed_load = None
+    for number, load in analysis.run.files.select_loads(attempt, rank):
         if load.error is not None:
-            failed = number, load
-        elif is_own(load):
-            failed = None
-    return failed
+            failed_load = number, load
+        elif is_readable_run_file(load):
+            failed_load = None
+    return failed_load
 
 
 # -- committed-only --------------------------------------------------------------------------------
@@ -117,7 +119,7 @@ def _last_failure(analysis: RunAnalysis, attempt: int, rank: int) -> tuple[int, 
 COMMITTED_ONLY = "committed-only"
 
 
-@own_check(
+@builtin_check(
     COMMITTED_ONLY, asks="Did every restart go on from something that was whole and recorded?"
 )
 def check_committed_only(analysis: RunAnalysis) -> CheckResult:
@@ -129,29 +131,30 @@ def check_committed_only(analysis: RunAnalysis) -> CheckResult:
     judges a file that cannot be read at all.
     """
     if not analysis.restarts:
-        return without_restart(COMMITTED_ONLY, analysis)
+        return judge_no_restart(COMMITTED_ONLY, analysis)
     anomalies = [
         anomaly
         for restart in analysis.restarts
         for anomaly in (
-            *_handed_uncommitted(restart, analysis.run.committed),
-            *_read_uncommitted(analysis, restart),
+            *_find_uncommitted_starts(restart, analysis.run.checkpoint_commits),
+            *_find_uncommitted_reads(analysis, restart),
         )
     ]
-    anomalies += [a for restart in analysis.restarts for a in _resumed_from_torn(analysis, restart)]
-    unheard = [r.attempt.index for r in analysis.restarts if not r.checkpoints]
+    anomalies += [a for restart in analysis.restarts for a in _find_torn_resumes(analysis, restart)]
+    silent_attempts = [r.attempt.index for r in analysis.restarts if not r.checkpoints]
     return conclude(
         COMMITTED_ONLY,
         anomalies=anomalies,
-        doubts=[f"no rank of attempt {index} said what it was handed" for index in unheard],
+        doubts=[f"no rank of attempt {index} said what it was handed" for index in silent_attempts],
         evidence=sum(len(restart.checkpoints) for restart in analysis.restarts),
-        summary=f"{plural(len(analysis.restarts), 'restart')} from {analysis.terms.whole}, or anew",
+        summary=f"{plural(len(analysis.restarts), 'restart')} from "
+        f"{analysis.terms.complete_saves}, or anew",
     )
 
 
-def _handed_uncommitted(restart: Restart, commits: Mapping[str, Commit]) -> Iterator[Anomaly]:
+def _find_uncommitted_starts(restart: Restart, commits: Mapping[str, Commit]) -> Iterator[Anomaly]:
     for start in restart.attempt.starts.values():
-        if not _is_known(start.checkpoint, restart, commits):
+        if not _is_committed(start.checkpoint, restart, commits):
             yield Anomaly(
                 message=f"attempt {restart.attempt.index} was handed {start.checkpoint}, which was "
                 "never committed",
@@ -160,37 +163,42 @@ def _handed_uncommitted(restart: Restart, commits: Mapping[str, Commit]) -> Iter
             return
 
 
-def _is_known(checkpoint: str | None, restart: Restart, commits: Mapping[str, Commit]) -> bool:
+def _is_committed(checkpoint: str | None, restart: Restart, commits: Mapping[str, Commit]) -> bool:
     if checkpoint is None:
         return True
     commit = commits.get(checkpoint)
     return commit is not None and commit.attempt < restart.attempt.index
 
 
-def _read_uncommitted(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
+def _find_uncommitted_reads(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     checkpoints = set(restart.checkpoints.values())
-    for number, read in analysis.history.of(CheckpointRead):
-        first = restart.attempt.first_steps.get(read.rank, len(analysis.history))
-        is_early = read.attempt == restart.attempt.index and number <= first
-        is_known = _is_known(read.checkpoint, restart, analysis.run.committed)
-        if is_early and read.checkpoint not in checkpoints and not is_known:
+    for number, checkpoint_read in analysis.history.select_events(CheckpointRead):
+        first_step = restart.attempt.first_step_event_numbers.get(
+            checkpoint_read.rank, len(analysis.history)
+        )
+        is_early = checkpoint_read.attempt == restart.attempt.index and number <= first_step
+        is_committed = _is_committed(
+            checkpoint_read.checkpoint, restart, analysis.run.checkpoint_commits
+        )
+        if is_early and checkpoint_read.checkpoint not in checkpoints and not is_committed:
             yield Anomaly(
-                message=f"rank {read.rank} of attempt {read.attempt} was given {read.checkpoint}, "
+                message=f"rank {checkpoint_read.rank} of attempt {checkpoint_read.attempt} was "
+                f"given {checkpoint_read.checkpoint}, "
                 "which was never committed",
                 events=(number,),
             )
 
 
-def _resumed_from_torn(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
+def _find_torn_resumes(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     files, index = analysis.run.files, restart.attempt.index
-    for rank in sorted(restart.attempt.first_steps):
-        for number, load in files.loads_of(index, rank):
-            torn = files.torn(load.path, before=number)
-            if load.error is None and load.saved_epoch is None and torn is not None:
+    for rank in sorted(restart.attempt.first_step_event_numbers):
+        for number, load in files.select_loads(index, rank):
+            torn_save = files.find_torn_save(load.path, end_number=number)
+            if load.error is None and load.saved_epoch is None and torn_save is not None:
                 yield Anomaly(
                     message=f"rank {rank} of attempt {index} went on from {load.path}, whose "
-                    f"writing by rank {torn.rank} was never finished",
-                    events=(torn.number, number),
+                    f"writing by rank {torn_save.rank} was never finished",
+                    events=(torn_save.number, number),
                 )
 
 
@@ -200,7 +208,7 @@ def _resumed_from_torn(analysis: RunAnalysis, restart: Restart) -> Iterator[Anom
 AGREEMENT = "agreement"
 
 
-@own_check(AGREEMENT, asks="Did all ranks of an attempt go on from one and the same place?")
+@builtin_check(AGREEMENT, asks="Did all ranks of an attempt go on from one and the same place?")
 def check_agreement(analysis: RunAnalysis) -> CheckResult:
     """Require that all ranks of a new attempt agree on checkpoint, epoch and step.
 
@@ -213,73 +221,84 @@ def check_agreement(analysis: RunAnalysis) -> CheckResult:
     (pytorch/torchtitan PR #4686).
     """
     if not analysis.restarts:
-        return without_restart(AGREEMENT, analysis)
+        return judge_no_restart(AGREEMENT, analysis)
     anomalies = [
         anomaly
         for restart in analysis.restarts
         for anomaly in (
-            _different_starts(analysis, restart)
-            or _different_files(analysis, restart)
-            or _different_models(analysis, restart),
+            _compare_starts(analysis, restart)
+            or _compare_files(analysis, restart)
+            or _compare_models(analysis, restart),
         )
         if anomaly is not None
     ]
-    unheard = [r.attempt.index for r in analysis.restarts if not r.attempt.starts]
+    silent_attempts = [r.attempt.index for r in analysis.restarts if not r.attempt.starts]
     return conclude(
         AGREEMENT,
         anomalies=anomalies,
-        doubts=[f"no rank of attempt {index} said how it started" for index in unheard],
+        doubts=[f"no rank of attempt {index} said how it started" for index in silent_attempts],
         evidence=sum(len(restart.attempt.starts) for restart in analysis.restarts),
         summary=f"all ranks resumed at one place in {plural(len(analysis.restarts), 'restart')}"
-        f"{_grounds(analysis)}",
+        f"{_describe_grounds(analysis)}",
     )
 
 
-def _grounds(analysis: RunAnalysis) -> str:
+def _describe_grounds(analysis: RunAnalysis) -> str:
     """Return the evidence for the places, each kind once."""
-    told = dict.fromkeys(r.attempt.grounds for r in analysis.restarts if r.attempt.grounds)
-    return f": {', or '.join(told)}" if told else ""
+    grounds = dict.fromkeys(
+        restart.attempt.grounds for restart in analysis.restarts if restart.attempt.grounds
+    )
+    return f": {', or '.join(grounds)}" if grounds else ""
 
 
-def _different_starts(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
+def _compare_starts(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
     starts = dict(sorted(restart.attempt.starts.items()))
     checkpoints = {rank: start.checkpoint or "nothing" for rank, start in starts.items()}
-    places = {r: str(start.place) for r, start in starts.items() if start.settled}
+    training_places = {
+        r: str(start.training_place) for r, start in starts.items() if start.is_settled
+    }
     events = tuple(start.number for start in starts.values())
     if len(set(checkpoints.values())) > 1:
-        who, named = f"attempt {restart.attempt.index}", _by_rank(checkpoints)
-        return Anomaly(message=f"{who} was not handed one checkpoint: {named}", events=events)
-    # Where none had a step left to make, each stands where a file that it read says.
-    is_idle = not restart.attempt.steps and analysis.run.ending.is_finished
-    if len(set(places.values())) > 1 and not is_idle:
-        said = f"the ranks of attempt {restart.attempt.index} resumed at several places: "
-        why = beyond_sight(analysis, restart)
-        return Anomaly(message=f"{said}{_by_rank(places)}{why}", events=events)
-    return None
-
-
-def _different_files(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
-    index = restart.attempt.index
-    by_series: dict[str, dict[int, tuple[int, FileLoaded]]] = {}
-    for rank in sorted(restart.attempt.starts):
-        for series, found in analysis.run.files.newest_of_series(index, rank).items():
-            by_series.setdefault(series, {})[rank] = found
-    for newest in by_series.values():
-        # One that did not change from save to save, as a generator that nothing draws from, has
-        # every age at which it was saved.
-        ages = [analysis.run.files.ages(load) for _, load in newest.values()]
-        if set.intersection(*ages) or _is_no_matter(analysis, restart, ranks=set(newest)):
-            continue
-        told = {r: f"{load.path} of {place_of(load)}" for r, (_, load) in newest.items()}
+        attempt_text, rank_text = f"attempt {restart.attempt.index}", _describe_ranks(checkpoints)
         return Anomaly(
-            message=f"the ranks of attempt {index} read files of different ages: {_by_rank(told)}; "
-            "ranks must agree on the newest save that all of them have",
-            events=tuple(number for number, _ in newest.values()),
+            message=f"{attempt_text} was not handed one checkpoint: {rank_text}", events=events
+        )
+    # Where none had a step left to make, each stands where a file that it read says.
+    is_finished = not restart.attempt.steps and analysis.run.ending.is_finished
+    if len(set(training_places.values())) > 1 and not is_finished:
+        beginning = f"the ranks of attempt {restart.attempt.index} resumed at several places: "
+        reason = describe_unreachable_file(analysis, restart)
+        return Anomaly(
+            message=f"{beginning}{_describe_ranks(training_places)}{reason}", events=events
         )
     return None
 
 
-def _is_no_matter(analysis: RunAnalysis, restart: Restart, *, ranks: set[int]) -> bool:
+def _compare_files(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
+    index = restart.attempt.index
+    by_series: dict[str, dict[int, tuple[int, FileLoaded]]] = {}
+    for rank in sorted(restart.attempt.starts):
+        for series, newest_load in analysis.run.files.find_newest_loads(index, rank).items():
+            by_series.setdefault(series, {})[rank] = newest_load
+    for newest_loads in by_series.values():
+        # One that did not change from save to save, as a generator that nothing draws from, has
+        # every age at which it was saved.
+        ages = [analysis.run.files.find_ages(load) for _, load in newest_loads.values()]
+        if set.intersection(*ages) or _is_irrelevant(analysis, restart, ranks=set(newest_loads)):
+            continue
+        load_texts = {
+            r: f"{load.path} of {find_save_place(load)}" for r, (_, load) in newest_loads.items()
+        }
+        return Anomaly(
+            message=f"the ranks of attempt {index} read files of different ages: "
+            f"{_describe_ranks(load_texts)}; "
+            "ranks must agree on the newest save that all of them have",
+            events=tuple(number for number, _ in newest_loads.values()),
+        )
+    return None
+
+
+def _is_irrelevant(analysis: RunAnalysis, restart: Restart, *, ranks: set[int]) -> bool:
     """Return whether the files that ranks read cannot matter.
 
     The attempt was ended, by a fault or at our limit, before any rank trained; or these ranks were
@@ -287,39 +306,47 @@ def _is_no_matter(analysis: RunAnalysis, restart: Restart, *, ranks: set[int]) -
     """
     attempt = restart.attempt
     is_ended = attempt.index in analysis.hits or analysis.is_cut_short(attempt)
-    if is_ended and not attempt.first_steps:
+    if is_ended and not attempt.first_step_event_numbers:
         return True
-    rows = [row for row in analysis.components if row.attempt == attempt.index]
+    rows = [row for row in analysis.state_rows if row.attempt == attempt.index]
     models = {row.rank for row in rows if row.group == "model" and row.standing == "restored"}
     return models >= ranks and not any(row.is_broken for row in rows)
 
 
-def _different_models(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
-    entries = analysis.run.snapshots.entries
-    mine = [
-        (n, s) for (index, _), (n, s) in sorted(entries.items()) if index == restart.attempt.index
+def _compare_models(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
+    entries_by_rank = analysis.run.snapshots.entries
+    entry_states = [
+        (n, s)
+        for (index, _), (n, s) in sorted(entries_by_rank.items())
+        if index == restart.attempt.index
     ]
-    if analysis.reference is None or len({(s.epoch, s.step) for _, s in mine}) != 1:
+    if analysis.reference is None or len({(s.epoch, s.step) for _, s in entry_states}) != 1:
         return None
-    theirs = analysis.reference.snapshots.by_place
-    due = [theirs.get(seen_at(seen)) for _, seen in mine]
-    for name in sorted(parts_of(mine[0][1])):
-        if group_of(name) != "model" or name in analysis.unstable:
+    baseline_states = analysis.reference.snapshots.latest_snapshots
+    expected_states = [baseline_states.get(locate_snapshot(state)) for _, state in entry_states]
+    for name in sorted(index_parts(entry_states[0][1])):
+        if find_group(name) != "model" or name in analysis.unstable_components:
             continue
-        digests = {s.rank: parts_of(s)[name].digest for _, s in mine if name in parts_of(s)}
-        agreed = {parts_of(seen)[name].digest for seen in due if name in parts_of(seen)}
-        if len(set(digests.values())) > 1 and len(agreed) == 1:
+        digests = {
+            s.rank: index_parts(s)[name].digest for _, s in entry_states if name in index_parts(s)
+        }
+        baseline_digests = {
+            index_parts(state)[name].digest
+            for state in expected_states
+            if name in index_parts(state)
+        }
+        if len(set(digests.values())) > 1 and len(baseline_digests) == 1:
             rank = next(r for r, d in digests.items() if d != digests[min(digests)])
             return Anomaly(
                 message=f"rank {rank} entered attempt {restart.attempt.index} with another model "
                 f"than rank {min(digests)}: not all ranks loaded it, and nothing made them equal",
-                events=tuple(number for number, _ in mine),
+                events=tuple(number for number, _ in entry_states),
             )
     return None
 
 
-def _by_rank(by_rank: Mapping[int, str]) -> str:
-    return ", ".join(f"rank {rank} {what}" for rank, what in by_rank.items())
+def _describe_ranks(descriptions: Mapping[int, str]) -> str:
+    return ", ".join(f"rank {rank} {description}" for rank, description in descriptions.items())
 
 
 # -- resume-point ----------------------------------------------------------------------------------
@@ -328,7 +355,7 @@ def _by_rank(by_rank: Mapping[int, str]) -> str:
 RESUME_POINT = "resume-point"
 
 
-@own_check(RESUME_POINT, asks="Did every restart begin from the newest committed checkpoint?")
+@builtin_check(RESUME_POINT, asks="Did every restart begin from the newest committed checkpoint?")
 def check_resume_point(analysis: RunAnalysis) -> CheckResult:
     """Require that a new attempt continues from the checkpoint that was committed last.
 
@@ -346,87 +373,111 @@ def check_resume_point(analysis: RunAnalysis) -> CheckResult:
     the baseline's in the end, the severity is work lost.
     """
     if not analysis.restarts:
-        return without_restart(RESUME_POINT, analysis)
+        return judge_no_restart(RESUME_POINT, analysis)
     anomalies = []
     for restart in analysis.restarts:
         if len(set(restart.checkpoints.values())) > 1:
             continue  # a finding of `agreement`
-        found = (
-            list(_handed_older(analysis, restart, analysis.run.committed))
-            or list(_left_alone(analysis, restart))
-            or list(_went_back(analysis, restart))
+        findings = (
+            list(_find_older_starts(analysis, restart, analysis.run.checkpoint_commits))
+            or list(_find_unused_checkpoint(analysis, restart))
+            or list(_find_older_place(analysis, restart))
         )
-        anomalies += found or list(own_files(analysis, restart))
-    unheard = [r.attempt.index for r in analysis.restarts if not r.checkpoints]
+        anomalies += findings or list(find_stale_resumes(analysis, restart))
+    silent_attempts = [r.attempt.index for r in analysis.restarts if not r.checkpoints]
     return conclude(
         RESUME_POINT,
         anomalies=anomalies,
-        doubts=[f"no rank of attempt {i} said which checkpoint it was handed" for i in unheard],
+        doubts=[
+            f"no rank of attempt {i} said which checkpoint it was handed" for i in silent_attempts
+        ],
         evidence=sum(len(restart.checkpoints) for restart in analysis.restarts),
         summary=f"{plural(len(analysis.restarts), 'restart')} from the newest "
         f"{analysis.terms.save} on every rank",
     )
 
 
-def _handed_older(
+def _find_older_starts(
     analysis: RunAnalysis, restart: Restart, commits: Mapping[str, Commit]
 ) -> Iterator[Anomaly]:
-    newest = restart.newest.checkpoint if restart.newest else None
-    wrong = [s for s in restart.attempt.starts.values() if s.checkpoint != newest]
-    if not wrong or restart.newest is None:
+    newest = restart.newest_commit.checkpoint if restart.newest_commit else None
+    wrong_starts = [
+        start for start in restart.attempt.starts.values() if start.checkpoint != newest
+    ]
+    if not wrong_starts or restart.newest_commit is None:
         return
-    who, checkpoint = f"attempt {restart.attempt.index}", wrong[0].checkpoint
+    attempt_text, checkpoint = f"attempt {restart.attempt.index}", wrong_starts[0].checkpoint
     commit = None if checkpoint is None else commits.get(checkpoint)
     if checkpoint is not None and (commit is None or commit.attempt >= restart.attempt.index):
         return  # never committed at all
-    was = f"{restart.newest.checkpoint} (epoch {restart.newest.epoch}) was committed"
-    message = f"{who} was handed no checkpoint and started from scratch, although {was}"
-    names = [e.replaced.get("name", e.run_name) for _, e in analysis.history.of(FitCalled)]
+    newest_text = (
+        f"{restart.newest_commit.checkpoint} (epoch {restart.newest_commit.epoch}) was committed"
+    )
+    message = (
+        f"{attempt_text} was handed no checkpoint and started from scratch, although {newest_text}"
+    )
+    names = [
+        event.replaced.get("name", event.run_name)
+        for _, event in analysis.history.select_events(FitCalled)
+    ]
     if len(set(names)) > 1:  # Ray looks for its snapshot by the run's name
         message += f"; the script named its run {names[0]} at first, and {names[-1]} at the end"
     if commit is not None:
-        message = f"{who} was handed {checkpoint} (epoch {commit.epoch}), although {was} after it"
-    yield Anomaly(message=message, events=(*(s.number for s in wrong), restart.newest.number))
+        message = (
+            f"{attempt_text} was handed {checkpoint} (epoch {commit.epoch}), although "
+            f"{newest_text} after it"
+        )
+    yield Anomaly(
+        message=message,
+        events=(*(start.number for start in wrong_starts), restart.newest_commit.number),
+    )
 
 
-def _left_alone(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
+def _find_unused_checkpoint(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     """Yield an attempt that was handed a checkpoint, and trained as if there were none."""
     attempt, files = restart.attempt, analysis.run.files
-    checkpoint = next((c for c in restart.checkpoints.values() if c is not None), None)
-    read = any(files.newest_loaded(attempt.index, rank) for rank in attempt.starts)
-    if checkpoint is None or read or attempt.index not in analysis.began_anew:
+    checkpoint = next((name for name in restart.checkpoints.values() if name is not None), None)
+    has_read = any(files.find_newest_load(attempt.index, rank) for rank in attempt.starts)
+    if checkpoint is None or has_read or attempt.index not in analysis.scratch_attempts:
         return
-    why = "and loaded nothing from it" if attempt.asked else "and no rank asked for it"
+    reason = "and loaded nothing from it" if attempt.reading_ranks else "and no rank asked for it"
     yield Anomaly(
-        message=f"attempt {attempt.index} started from scratch: it was handed {checkpoint}, {why}",
+        message=f"attempt {attempt.index} started from scratch: it was handed {checkpoint}, "
+        f"{reason}",
         events=tuple(start.number for start in attempt.starts.values()),
     )
 
 
-def _went_back(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
+def _find_older_place(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     """Yield an attempt whose training shows an older place than the files that it was handed.
 
     A checkpoint may be older than its report, so the place of its files counts, as far as they were
     seen to be saved.
     """
     for rank, start in sorted(restart.attempt.starts.items()):
-        if start.checkpoint is None or not start.moved:
+        if start.checkpoint is None or not start.has_moved:
             continue
-        saved = _saved_at(analysis, start.checkpoint)
-        if saved is None or start.place >= saved.place:
+        newest_save = _find_youngest_save(analysis, start.checkpoint)
+        if newest_save is None or start.training_place >= newest_save.write_place:
             continue
         yield Anomaly(
             message=f"rank {rank} of attempt {restart.attempt.index} was handed "
-            f"{start.checkpoint}, whose files were saved at {saved.place}, and resumed at "
-            f"{start.place}: {restart.attempt.grounds}",
-            events=(start.number, saved.number),
+            f"{start.checkpoint}, whose files were saved at {newest_save.write_place}, and "
+            f"resumed at "
+            f"{start.training_place}: {restart.attempt.grounds}",
+            events=(start.number, newest_save.number),
         )
         return
 
 
-def _saved_at(analysis: RunAnalysis, checkpoint: str) -> Save | None:
+def _find_youngest_save(analysis: RunAnalysis, checkpoint: str) -> SavedFile | None:
     """Return the youngest save among the files of a checkpoint of Ray's; None: none is known."""
-    parts = analysis.history.of(PartUploaded)
-    digests = {d for _, e in parts if e.checkpoint == checkpoint for d in e.files.values()}
-    known = [save for save in analysis.run.files.saves if save.digest in digests]
-    return max(known, key=lambda save: save.place, default=None)
+    parts = analysis.history.select_events(PartUploaded)
+    digests = {
+        digest
+        for _, event in parts
+        if event.checkpoint == checkpoint
+        for digest in event.files.values()
+    }
+    known_saves = [save for save in analysis.run.files.saves if save.digest in digests]
+    return max(known_saves, key=lambda save: save.write_place, default=None)

@@ -4,18 +4,20 @@ from collections.abc import Sequence
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.restarts import Restart
-from chaos.model.verdict import Restarts
+from chaos.model.verdict import RestartCounts
 
 
-def count_restarts(analysis: RunAnalysis, restarts: Sequence[Restart] | None = None) -> Restarts:
+def count_restarts(
+    analysis: RunAnalysis, restarts: Sequence[Restart] | None = None
+) -> RestartCounts:
     """Count a run's restarts, or some of them, by the place where they continued."""
-    among = analysis.restarts if restarts is None else restarts
-    trained = [restart for restart in among if _trained(analysis, restart)]
-    resumed = sum(is_resumed(analysis, restart) for restart in trained)
-    return Restarts(
-        resumed=resumed,
-        from_scratch=len(trained) - resumed,
-        idle=len(among) - len(trained),
+    selected_restarts = analysis.restarts if restarts is None else restarts
+    trained_restarts = [restart for restart in selected_restarts if _has_trained(analysis, restart)]
+    resumed_count = sum(is_resumed(analysis, restart) for restart in trained_restarts)
+    return RestartCounts(
+        resumed=resumed_count,
+        from_scratch=len(trained_restarts) - resumed_count,
+        idle=len(selected_restarts) - len(trained_restarts),
     )
 
 
@@ -26,24 +28,24 @@ def is_resumed(analysis: RunAnalysis, restart: Restart) -> bool:
     attempt had saved, and the attempt did not train from scratch.
     """
     attempt = restart.attempt
-    if not _trained(analysis, restart) or attempt.index in analysis.began_anew:
+    if not _has_trained(analysis, restart) or attempt.index in analysis.scratch_attempts:
         return False
     files = analysis.run.files
-    read = any(files.newest_loaded(attempt.index, rank) for rank in attempt.starts)
-    found = any(start.is_later for start in attempt.starts.values())
+    has_loaded_file = any(files.find_newest_load(attempt.index, rank) for rank in attempt.starts)
+    has_later_start = any(start.is_mid_training for start in attempt.starts.values())
     has_checkpoint = any(start.checkpoint is not None for start in attempt.starts.values())
-    return found or read or (has_checkpoint and bool(attempt.asked))
+    return has_later_start or has_loaded_file or (has_checkpoint and bool(attempt.reading_ranks))
 
 
-def _trained(analysis: RunAnalysis, restart: Restart) -> bool:
+def _has_trained(analysis: RunAnalysis, restart: Restart) -> bool:
     """Return whether it made a step or, where no step can be seen, a report."""
     attempt = restart.attempt
-    if analysis.sees_steps:
+    if analysis.has_visible_steps:
         return bool(attempt.steps)
-    return bool(attempt.reported or attempt.commits)
+    return bool(attempt.reported_epochs or attempt.commits)
 
 
-def untested(analysis: RunAnalysis) -> str | None:
+def find_untested_reason(analysis: RunAnalysis) -> str | None:
     """Return the reason why the faults tested no resume; None where one was tested."""
     if not analysis.plan.ops or count_restarts(analysis).resumed:
         return None
@@ -55,7 +57,7 @@ def untested(analysis: RunAnalysis) -> str | None:
 # -- nothing left to do ----------------------------------------------------------------------------
 
 
-def nothing_was_left(analysis: RunAnalysis) -> bool:
+def has_no_work_left(analysis: RunAnalysis) -> bool:
     """Return whether the last attempt rightly made no step: all epochs were committed.
 
     A script that is started again under its run name resumes a finished run, and `fit()` returns at
@@ -63,19 +65,19 @@ def nothing_was_left(analysis: RunAnalysis) -> bool:
     own.
     """
     ending, reference = analysis.run.ending, analysis.reference
-    if ending.returned is None or reference is None or not analysis.restarts:
+    if ending.fit_return is None or reference is None or not analysis.restarts:
         return False
-    last = analysis.restarts[-1].attempt
-    epochs, due = (
+    last_attempt = analysis.restarts[-1].attempt
+    run_epochs, baseline_epochs = (
         sorted({epoch for _, epoch in tables.lineage.steps})
-        if tables.reports_nothing
+        if tables.has_no_reports
         else [commit.epoch for commit in tables.lineage.commits]
         for tables in (analysis.run, reference)
     )
-    is_idle = bool(last.starts) and not last.steps and not last.commits
-    return is_idle and bool(epochs) and epochs == due
+    is_idle = bool(last_attempt.starts) and not last_attempt.steps and not last_attempt.commits
+    return is_idle and bool(run_epochs) and run_epochs == baseline_epochs
 
 
-def in_words(analysis: RunAnalysis) -> str:
+def describe_no_work(analysis: RunAnalysis) -> str:
     """Return it in words, with its figure where the job makes steps that can be watched."""
-    return "nothing was left to do" + (", 0 new steps" if analysis.sees_steps else "")
+    return "nothing was left to do" + (", 0 new steps" if analysis.has_visible_steps else "")

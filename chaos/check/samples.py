@@ -4,23 +4,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.blame import blamed
-from chaos.check.divergence import divergence
-from chaos.check.inputs import InputComparison, InputsApart
+from chaos.check.blame import find_blame
+from chaos.check.divergence import find_divergence
+from chaos.check.inputs import DifferingInputs, InputComparison
 from chaos.check.result import (
+    builtin_check,
     conclude,
-    nothing_due,
-    of_another_size,
-    own_check,
-    unseen_inputs,
-    watched_feeds,
+    describe_missing_inputs,
+    describe_resized_steps,
+    not_applicable,
+    require_inputs,
 )
 from chaos.check.sample_ledger import NOT_KNOWN, NOT_REPEATED, EpochSamples, SampleLedger
 from chaos.check.state_snapshots import is_rng
 from chaos.model.places import RankEpoch
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.words import plural, ranks
+from chaos.wording import describe_ranks, plural
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 SAMPLE_ORDER = "sample-order"
 
 
-@own_check(SAMPLE_ORDER, asks="Was every epoch trained in the baseline's order?")
+@builtin_check(SAMPLE_ORDER, asks="Was every epoch trained in the baseline's order?")
 def check_sample_order(analysis: RunAnalysis) -> CheckResult:
     """Require that each rank has the baseline's inputs, step for step.
 
@@ -46,91 +46,120 @@ def check_sample_order(analysis: RunAnalysis) -> CheckResult:
     differently: there orders are not compared.
     Inconclusive where no inputs of a resumed attempt were seen, though the baseline's were.
     """
-    feeds = watched_feeds(SAMPLE_ORDER, analysis)
-    if isinstance(feeds, CheckResult):
-        return feeds
-    if feeds.ours.ranks != feeds.theirs.ranks:
-        return nothing_due(
+    inputs = require_inputs(SAMPLE_ORDER, analysis)
+    if isinstance(inputs, CheckResult):
+        return inputs
+    if inputs.run_lineage.ranks != inputs.baseline_lineage.ranks:
+        return not_applicable(
             SAMPLE_ORDER, "other ranks than in the baseline; orders are not compared"
         )
-    if not analysis.aligned and analysis.resized:
-        return nothing_due(
+    if not analysis.aligned_steps and analysis.resized_attempts:
+        return not_applicable(
             SAMPLE_ORDER, "every step that survived was made with another number of workers"
         )
-    why = unrepeatable(feeds)
-    if why is not None and not analysis.plan.expect.is_exact:
-        return nothing_due(SAMPLE_ORDER, f"{why}; `expect` says that it need not repeat")
-    again = {RankEpoch(made.rank, made.epoch) for made in analysis.repeated_steps}
+    unrepeatable_reason = find_unrepeatable_reason(inputs)
+    if unrepeatable_reason is not None and not analysis.plan.expect.is_exact:
+        return not_applicable(
+            SAMPLE_ORDER, f"{unrepeatable_reason}; `expect` says that it need not repeat"
+        )
+    repeated_epochs = {RankEpoch(step.rank, step.epoch) for step in analysis.repeated_steps}
     return conclude(
         SAMPLE_ORDER,
-        anomalies=[] if why else list(_order_anomalies(analysis, feeds, again)),
-        doubts=[why] if why else unseen_inputs(feeds.silent),
-        evidence=feeds.compared,
-        summary=f"{plural(feeds.compared, 'step')} were given the baseline's inputs, in its order"
-        f"{of_another_size(analysis)}",
-        measures={"inputs_compared": feeds.compared, "control_inputs": feeds.control.compared},
+        anomalies=[]
+        if unrepeatable_reason
+        else list(_find_order_anomalies(analysis, inputs, repeated_epochs)),
+        doubts=[unrepeatable_reason]
+        if unrepeatable_reason
+        else describe_missing_inputs(inputs.silent_attempts),
+        evidence=inputs.compared_count,
+        summary=f"{plural(inputs.compared_count, 'step')} were given the baseline's inputs, in "
+        f"its order"
+        f"{describe_resized_steps(analysis)}",
+        measures={
+            "inputs_compared": inputs.compared_count,
+            "control_inputs": inputs.control.compared_count,
+        },
     )
 
 
-def unrepeatable(feeds: InputComparison) -> str | None:
+def find_unrepeatable_reason(inputs: InputComparison) -> str | None:
     """Return why other inputs are no defect of the job; None if they are, or there are none."""
-    if feeds.control.differing:
+    if inputs.control.differing_count:
         return "the inputs differ from the baseline's before any fault: they do not repeat here"
-    if feeds.apart and not feeds.control.compared:
+    if inputs.differing_epochs and not inputs.control.compared_count:
         return "inputs differ, and none was recorded before the fault to show whether they repeat"
     return None
 
 
-def _order_anomalies(
-    analysis: RunAnalysis, feeds: InputComparison, again: set[RankEpoch]
+def _find_order_anomalies(
+    analysis: RunAnalysis, inputs: InputComparison, repeated_epochs: set[RankEpoch]
 ) -> Iterator[Anomaly]:
-    told = SampleLedger(analysis, feeds)
-    first = divergence(analysis)
-    until = (-1, 0.0) if first is None else first.place
-    for epoch, every in feeds.apart_by_epoch.items():
-        parted = [apart for apart in every if (apart.rank, epoch) not in again]
-        if not parted:
+    ledger = SampleLedger(analysis, inputs)
+    first_divergence = find_divergence(analysis)
+    divergence_place = (-1, 0.0) if first_divergence is None else first_divergence.training_place
+    for epoch, epoch_deviations in inputs.differences_by_epoch.items():
+        deviations = [
+            deviation
+            for deviation in epoch_deviations
+            if (deviation.rank, epoch) not in repeated_epochs
+        ]
+        if not deviations:
             continue
-        suspects = _suspects(analysis, parted)
-        words = (
-            _order_words(analysis, feeds, epoch, parted, suspects)
-            if feeds.has_epochs
-            else _elsewhere_words(analysis, feeds, parted)
+        suspects = _find_suspects(analysis, deviations)
+        message = (
+            _describe_order(analysis, inputs, epoch, deviations, suspects)
+            if inputs.has_epochs
+            else _describe_shifted_inputs(analysis, inputs, deviations)
         )
-        start = min(apart.first.step for apart in parted)
-        if words is None and (epoch, start) <= until and told.of(epoch).open is not None:
-            words = (
-                f"from step {start} of epoch {epoch} on, samples are given that the baseline "
-                f"never saw{_why_other_samples(analysis, parted)}"
+        first_step = min(deviation.first_step.step for deviation in deviations)
+        if (
+            message is None
+            and (epoch, first_step) <= divergence_place
+            and ledger.judge_epoch(epoch).open_reason is not None
+        ):
+            message = (
+                f"from step {first_step} of epoch {epoch} on, samples are given that the baseline "
+                f"never saw{_explain_other_samples(analysis, deviations)}"
             )
-        if words is not None:
-            _, colon, why = words.partition(": ")
+        if message is not None:
+            _, colon, cause = message.partition(": ")
             yield Anomaly(
-                message=f"{words} ({ranks([apart.rank for apart in parted])})"
-                f"{told.describe_trained_again(epoch)}",
-                events=tuple(apart.first.number for apart in parted),
+                message=f"{message} "
+                f"({describe_ranks([deviation.rank for deviation in deviations])})"
+                f"{ledger.describe_trained_again(epoch)}",
+                events=tuple(deviation.first_step.number for deviation in deviations),
                 parts=("inputs", *suspects),
-                severity=_order_severity(analysis, feeds, epoch, parted),
-                guess=colon + why,
+                severity=_judge_order_severity(analysis, inputs, epoch, deviations),
+                guess=colon + cause,
             )
 
 
-def _why_other_samples(analysis: RunAnalysis, parted: Sequence[InputsApart]) -> str:
+def _explain_other_samples(analysis: RunAnalysis, deviations: Sequence[DifferingInputs]) -> str:
     """Return the likely reason; none where the place and the shared generators came back."""
-    resumes = {(apart.first.attempt, apart.rank) for apart in parted}
-    moved = {attempt for attempt, _ in resumes} & {*analysis.input_offsets, *analysis.began_anew}
-    drawn = [r for r in analysis.components if is_rng(r.component)]
-    drawn = [r for r in drawn if (r.attempt, r.rank) in resumes]
-    is_seen = {(r.attempt, r.rank) for r in drawn} == resumes
-    if is_seen and not moved and all(row.standing == "restored" for row in drawn):
+    resumes = {(deviation.first_step.attempt, deviation.rank) for deviation in deviations}
+    moved_attempts = {attempt for attempt, _ in resumes} & {
+        *analysis.input_offsets,
+        *analysis.scratch_attempts,
+    }
+    generator_rows = [r for r in analysis.state_rows if is_rng(r.component)]
+    generator_rows = [r for r in generator_rows if (r.attempt, r.rank) in resumes]
+    has_all_rows = {(r.attempt, r.rank) for r in generator_rows} == resumes
+    if (
+        has_all_rows
+        and not moved_attempts
+        and all(row.standing == "restored" for row in generator_rows)
+    ):
         return ", although the shared generators came back"
     return (
         ": the place in the data, or the generator that draws or augments them, did not come back"
     )
 
 
-def _order_severity(
-    analysis: RunAnalysis, feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]
+def _judge_order_severity(
+    analysis: RunAnalysis,
+    inputs: InputComparison,
+    epoch: int,
+    deviations: Sequence[DifferingInputs],
 ) -> Severity:
     """Return the severity: not reproducible if only the order differs, or what was drawn.
 
@@ -139,134 +168,183 @@ def _order_severity(
     baseline is within its first pass, and known and new samples are mixed within batches, as by
     another draw of the same data, and not by a place further on in it.
     """
-    ours, due = feeds.ours.samples(epoch), feeds.theirs.samples(epoch)
-    same_size = ours is not None and due is not None and ours.total() == due.total()
-    if ours is not None and ours == due:
+    run_samples, baseline_samples = (
+        inputs.run_lineage.count_epoch_samples(epoch),
+        inputs.baseline_lineage.count_epoch_samples(epoch),
+    )
+    has_same_size = (
+        run_samples is not None
+        and baseline_samples is not None
+        and run_samples.total() == baseline_samples.total()
+    )
+    if run_samples is not None and run_samples == baseline_samples:
         return "not reproducible"
-    if same_size and (_may_resample(analysis) or all(map(feeds.is_drawn_again, parted))):
+    if has_same_size and (_may_resample(analysis) or all(map(inputs.is_redrawn, deviations))):
         return "not reproducible"
-    blame = {restart.attempt.index: blamed(analysis, restart) for restart in analysis.restarts}
-    heads = {
+    blames = {restart.attempt.index: find_blame(analysis, restart) for restart in analysis.restarts}
+    head_attempts = {
         r.attempt.index
         for r in analysis.restarts
-        if r.attempt.place is not None and r.attempt.place.step == 0
+        if r.attempt.training_place is not None and r.attempt.training_place.step == 0
     }
-    is_drawn = all(
-        apart.first.attempt in heads
-        and feeds.drawn_anew(apart)
-        and any(is_rng(row.component) for row in blame[apart.first.attempt].rows)
-        for apart in parted
+    is_drawn_again = all(
+        deviation.first_step.attempt in head_attempts
+        and inputs.has_new_samples(deviation)
+        and any(is_rng(row.component) for row in blames[deviation.first_step.attempt].rows)
+        for deviation in deviations
     )
-    return "not reproducible" if is_drawn and same_size else "wrong result"
+    return "not reproducible" if is_drawn_again and has_same_size else "wrong result"
 
 
-def _elsewhere_words(
-    analysis: RunAnalysis, feeds: InputComparison, parted: Sequence[InputsApart]
+def _describe_shifted_inputs(
+    analysis: RunAnalysis, inputs: InputComparison, deviations: Sequence[DifferingInputs]
 ) -> str | None:
     """Return in words the other place of these inputs, for a job without epochs."""
-    first = min(parted, key=lambda apart: apart.first.step)
-    rest = [step for step in first.steps if step.step >= first.first.step]
-    at = None if analysis.input_offsets else feeds.found_at(rest)
-    by = 0 if at is None else at - feeds.due_at(rest[0])
-    if not by:
+    first_deviation = min(deviations, key=lambda deviation: deviation.first_step.step)
+    deviating_steps = [
+        step for step in first_deviation.steps if step.step >= first_deviation.first_step.step
+    ]
+    baseline_position = None if analysis.input_offsets else inputs.find_position(deviating_steps)
+    offset = (
+        0
+        if baseline_position is None
+        else baseline_position - inputs.find_expected_position(deviating_steps[0])
+    )
+    if not offset:
         return None  # `cursor` and `epochs` judge surplus and missing steps
     return (
-        f"from step {rest[0].step} of epoch {first.epoch} on, the inputs are those that the "
-        f"baseline has {plural(abs(by), 'step')} {'before' if by < 0 else 'after'} that place: "
+        f"from step {deviating_steps[0].step} of epoch {first_deviation.epoch} on, the inputs "
+        f"are those that the "
+        f"baseline has {plural(abs(offset), 'step')} {'before' if offset < 0 else 'after'} that "
+        f"place: "
         "what draws or orders them did not come back"
     )
 
 
-def _suspects(analysis: RunAnalysis, parted: Sequence[InputsApart]) -> list[str]:
+def _find_suspects(analysis: RunAnalysis, deviations: Sequence[DifferingInputs]) -> list[str]:
     """Return the generators that may have drawn these inputs anew."""
-    attempts = {apart.first.attempt for apart in parted}
+    attempts = {deviation.first_step.attempt for deviation in deviations}
     rows = [
         row
         for restart in analysis.restarts
         if restart.attempt.index in attempts
-        for row in blamed(analysis, restart).suspects
+        for row in find_blame(analysis, restart).suspects
     ]
     return sorted({row.component for row in rows})
 
 
-def _order_words(
+def _describe_order(
     analysis: RunAnalysis,
-    feeds: InputComparison,
+    inputs: InputComparison,
     epoch: int,
-    parted: Sequence[InputsApart],
+    deviations: Sequence[DifferingInputs],
     suspects: Sequence[str],
 ) -> str | None:
-    other = _common(feeds.other_epoch(apart.steps) for apart in parted)
-    if other is not None and other != epoch:
+    other_epoch = _find_common_value(
+        inputs.find_source_epoch(deviation.steps) for deviation in deviations
+    )
+    if other_epoch is not None and other_epoch != epoch:
         # A resume that began at its place brought the place back.
-        began = all(_began_in_order(analysis, feeds, apart.first.attempt) for apart in parted)
-        if not began and any(map(feeds.is_replay, parted)):
-            drawn = f" (or a generator that draws it: {', '.join(suspects)})" if suspects else ""
-            return (
-                f"epoch {epoch} was given the samples of epoch {other} instead of its own: the "
-                f"place in the data{drawn} did not come back"
+        starts_in_order = all(
+            _starts_in_order(analysis, inputs, deviation.first_step.attempt)
+            for deviation in deviations
+        )
+        if not starts_in_order and any(map(inputs.is_replay, deviations)):
+            suspects_text = (
+                f" (or a generator that draws it: {', '.join(suspects)})" if suspects else ""
             )
-        why = _why_another_order(analysis, feeds, parted)
-        return f"epoch {epoch} was trained in the order of epoch {other}: {why}"
-    found = [feeds.found_as(apart.steps) for apart in parted]
-    if other is None and all(step is not None and step.epoch != epoch for step in found):
-        return _elsewhere_words(analysis, feeds, parted)
-    return _stretch_words(analysis, feeds, epoch, parted) or _samples_words(feeds, epoch, parted)
-
-
-def _stretch_words(
-    analysis: RunAnalysis, feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]
-) -> str | None:
-    """Return in words that some steps of an epoch were trained in the order of another one."""
-    stretch = _common((apart.first.step, apart.last.step) for apart in parted)
-    other = _common(feeds.other_epoch(apart.stretch) for apart in parted)
-    if stretch is None or stretch[0] == stretch[1] or other in (None, epoch):
-        return None
-    why = _why_another_order(analysis, feeds, parted)
-    return (
-        f"steps {stretch[0]} to {stretch[1]} of epoch {epoch} were trained in the order of "
-        f"epoch {other}: {why}"
+            return (
+                f"epoch {epoch} was given the samples of epoch {other_epoch} instead of its "
+                f"own: the "
+                f"place in the data{suspects_text} did not come back"
+            )
+        reason = _explain_other_order(analysis, inputs, deviations)
+        return f"epoch {epoch} was trained in the order of epoch {other_epoch}: {reason}"
+    baseline_steps = [inputs.find_baseline_step(deviation.steps) for deviation in deviations]
+    if other_epoch is None and all(
+        step is not None and step.epoch != epoch for step in baseline_steps
+    ):
+        return _describe_shifted_inputs(analysis, inputs, deviations)
+    return _describe_stretch(analysis, inputs, epoch, deviations) or _describe_samples(
+        inputs, epoch, deviations
     )
 
 
-def _samples_words(feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]) -> str | None:
+def _describe_stretch(
+    analysis: RunAnalysis,
+    inputs: InputComparison,
+    epoch: int,
+    deviations: Sequence[DifferingInputs],
+) -> str | None:
+    """Return in words that some steps of an epoch were trained in the order of another one."""
+    stretch = _find_common_value(
+        (deviation.first_step.step, deviation.last_step.step) for deviation in deviations
+    )
+    other_epoch = _find_common_value(
+        inputs.find_source_epoch(deviation.stretch) for deviation in deviations
+    )
+    if stretch is None or stretch[0] == stretch[1] or other_epoch in (None, epoch):
+        return None
+    reason = _explain_other_order(analysis, inputs, deviations)
+    return (
+        f"steps {stretch[0]} to {stretch[1]} of epoch {epoch} were trained in the order of "
+        f"epoch {other_epoch}: {reason}"
+    )
+
+
+def _describe_samples(
+    inputs: InputComparison, epoch: int, deviations: Sequence[DifferingInputs]
+) -> str | None:
     """Return in words that an epoch's samples came in another order, or are not known."""
-    ours, due = feeds.ours.samples(epoch), feeds.theirs.samples(epoch)
-    first = min(apart.first.step for apart in parted)
-    if ours is None or due is None:
-        return f"from step {first} of epoch {epoch} on, the inputs are not the baseline's"
-    if ours == due:
-        return f"epoch {epoch} was given the baseline's samples in another order, from step {first}"
-    if feeds.is_with_replacement and feeds.known.issuperset(ours):
+    run_samples, baseline_samples = (
+        inputs.run_lineage.count_epoch_samples(epoch),
+        inputs.baseline_lineage.count_epoch_samples(epoch),
+    )
+    first_step = min(deviation.first_step.step for deviation in deviations)
+    if run_samples is None or baseline_samples is None:
+        return f"from step {first_step} of epoch {epoch} on, the inputs are not the baseline's"
+    if run_samples == baseline_samples:
         return (
-            f"from step {first} of epoch {epoch} on, other samples are drawn than in the baseline, "
+            f"epoch {epoch} was given the baseline's samples in another order, from step "
+            f"{first_step}"
+        )
+    if inputs.has_replacement and inputs.baseline_samples.issuperset(run_samples):
+        return (
+            f"from step {first_step} of epoch {epoch} on, other samples are drawn than in the "
+            f"baseline, "
             "where samples repeat before all have come"
         )
     return None
 
 
-def _common(values: Iterable[T]) -> T | None:
+def _find_common_value(values: Iterable[T]) -> T | None:
     """Return the value that all have; None without one."""
-    found = set(values)
-    return next(iter(found)) if len(found) == 1 else None
+    unique_values = set(values)
+    return next(iter(unique_values)) if len(unique_values) == 1 else None
 
 
-def _why_another_order(
-    analysis: RunAnalysis, feeds: InputComparison, parted: Sequence[InputsApart]
+def _explain_other_order(
+    analysis: RunAnalysis, inputs: InputComparison, deviations: Sequence[DifferingInputs]
 ) -> str:
-    if all(_began_in_order(analysis, feeds, apart.first.attempt) for apart in parted):
+    if all(
+        _starts_in_order(analysis, inputs, deviation.first_step.attempt) for deviation in deviations
+    ):
         return (
             "the resume began in the right order, and the loader of later epochs did not count it"
         )
     return "the sampler counts epochs from the resume, or the generator that shuffles began anew"
 
 
-def _began_in_order(analysis: RunAnalysis, feeds: InputComparison, attempt: int) -> bool:
+def _starts_in_order(analysis: RunAnalysis, inputs: InputComparison, attempt: int) -> bool:
     """Return whether all ranks of an attempt were given the baseline's inputs when it began."""
-    starts = (a.place for a in analysis.run.attempts if a.index == attempt)
+    starts = (a.training_place for a in analysis.run.attempts if a.index == attempt)
     epoch, step = next(starts) or (0, 0)
-    apart = [(a.epoch, a.first.step) for a in feeds.apart if a.first.attempt == attempt]
-    return min(apart) > (epoch, step + 1)
+    deviation_places = [
+        (a.epoch, a.first_step.step)
+        for a in inputs.differing_epochs
+        if a.first_step.attempt == attempt
+    ]
+    return min(deviation_places) > (epoch, step + 1)
 
 
 # -- samples ---------------------------------------------------------------------------------------
@@ -275,7 +353,7 @@ def _began_in_order(analysis: RunAnalysis, feeds: InputComparison, attempt: int)
 SAMPLES = "samples"
 
 
-@own_check(SAMPLES, asks="Was every sample of every epoch trained, and once?")
+@builtin_check(SAMPLES, asks="Was every sample of every epoch trained, and once?")
 def check_samples(analysis: RunAnalysis) -> CheckResult:
     """Require each finished epoch's samples to be the baseline's, as a multiset over all ranks.
 
@@ -290,107 +368,153 @@ def check_samples(analysis: RunAnalysis) -> CheckResult:
     are all that a resumed attempt finished. Where some step of every epoch has no inputs in the
     baseline either (a generator's, that is trained through a critic), none is due.
     """
-    feeds = watched_feeds(SAMPLES, analysis)
-    if isinstance(feeds, CheckResult):
-        return feeds
-    finished = list(_finished_epochs(analysis, feeds))
-    why = None if _repeat_as_a_whole(analysis, feeds, finished) else unrepeatable(feeds)
-    if why is not None and not analysis.plan.expect.is_exact:
-        return nothing_due(SAMPLES, f"{why}; `expect` says that it need not repeat")
-    if not finished and (analysis.error_was_expected or not analysis.run.lineage.commits):
-        return nothing_due(SAMPLES, "no epoch was finished")
-    told = SampleLedger(analysis, feeds)
-    accounts = [told.of(epoch) for epoch in finished]
-    anomalies = [] if why else [each.anomaly for each in accounts if each.anomaly]
-    if not anomalies and any(e.open == NOT_REPEATED for e in accounts) and not why:
-        anomalies += filter(None, [told.in_all()])
-    if anomalies and feeds.is_with_replacement:
-        return nothing_due(
+    inputs = require_inputs(SAMPLES, analysis)
+    if isinstance(inputs, CheckResult):
+        return inputs
+    finished_epochs = list(_find_finished_epochs(analysis, inputs))
+    unrepeatable_reason = (
+        None
+        if _repeats_whole_epochs(analysis, inputs, finished_epochs)
+        else find_unrepeatable_reason(inputs)
+    )
+    if unrepeatable_reason is not None and not analysis.plan.expect.is_exact:
+        return not_applicable(
+            SAMPLES, f"{unrepeatable_reason}; `expect` says that it need not repeat"
+        )
+    if not finished_epochs and (analysis.has_expected_error or not analysis.run.lineage.commits):
+        return not_applicable(SAMPLES, "no epoch was finished")
+    ledger = SampleLedger(analysis, inputs)
+    accounts = [ledger.judge_epoch(epoch) for epoch in finished_epochs]
+    anomalies = (
+        [] if unrepeatable_reason else [account.anomaly for account in accounts if account.anomaly]
+    )
+    if (
+        not anomalies
+        and any(e.open_reason == NOT_REPEATED for e in accounts)
+        and not unrepeatable_reason
+    ):
+        anomalies += filter(None, [ledger.judge_run()])
+    if anomalies and inputs.has_replacement:
+        return not_applicable(
             SAMPLES,
             "in the baseline samples repeat before all have come, so that none is due once: "
             "`sample-order` compares them",
         )
-    again = frozenset() if why else _drawn_again(analysis, feeds)
-    judged = [each for each in accounts if each.open is None]
-    owed = [each for each in accounts if each.open != NOT_KNOWN or each.epoch not in again]
-    doubts = [why] if why else list(_samples_doubts(analysis, owed))
-    is_open = all(each.is_resized or not each.is_due or each not in owed for each in accounts)
-    if accounts and not judged and not doubts and not anomalies and is_open:
-        return nothing_due(SAMPLES, "; ".join(_left_open(accounts)))
+    redrawn_epochs = frozenset() if unrepeatable_reason else _find_redrawn_epochs(analysis, inputs)
+    judged_accounts = [account for account in accounts if account.open_reason is None]
+    expected_accounts = [
+        account
+        for account in accounts
+        if account.open_reason != NOT_KNOWN or account.epoch not in redrawn_epochs
+    ]
+    doubts = (
+        [unrepeatable_reason]
+        if unrepeatable_reason
+        else list(_find_sample_doubts(analysis, expected_accounts))
+    )
+    is_undecided = all(
+        account.is_resized or not account.has_known_baseline or account not in expected_accounts
+        for account in accounts
+    )
+    if accounts and not judged_accounts and not doubts and not anomalies and is_undecided:
+        return not_applicable(SAMPLES, "; ".join(_describe_open_epochs(accounts)))
     return conclude(
         SAMPLES,
         anomalies=anomalies,
         doubts=doubts,
-        evidence=len(judged),
+        evidence=len(judged_accounts),
         summary="; ".join(
-            [_samples_summary(judged, is_lax=_is_lax(analysis)), *_left_open(accounts)]
+            [
+                _summarize_samples(judged_accounts, allows_repeats=_allows_repeats(analysis)),
+                *_describe_open_epochs(accounts),
+            ]
         ),
     )
 
 
-def _drawn_again(analysis: RunAnalysis, feeds: InputComparison) -> frozenset[int]:
+def _find_redrawn_epochs(analysis: RunAnalysis, inputs: InputComparison) -> frozenset[int]:
     """Return the epochs of which `sample-order` tells that their samples were drawn again."""
     return frozenset(
         epoch
-        for epoch, parted in feeds.apart_by_epoch.items()
-        if _order_severity(analysis, feeds, epoch, parted) == "not reproducible"
+        for epoch, deviations in inputs.differences_by_epoch.items()
+        if _judge_order_severity(analysis, inputs, epoch, deviations) == "not reproducible"
     )
 
 
-def _samples_summary(judged: Sequence[EpochSamples], *, is_lax: bool) -> str:
-    elsewhere = sum(each.is_resized for each in judged)
-    often = "each at least as often" if is_lax else "each as often"
-    told = f"{plural(len(judged), 'epoch')} with the baseline's samples, {often}"
-    if not elsewhere:
-        return told
-    return f"{told}, in {elsewhere} of them but for what fills up or drops the last batch"
+def _summarize_samples(accounts: Sequence[EpochSamples], *, allows_repeats: bool) -> str:
+    resized_count = sum(account.is_resized for account in accounts)
+    frequency_text = "each at least as often" if allows_repeats else "each as often"
+    summary = f"{plural(len(accounts), 'epoch')} with the baseline's samples, {frequency_text}"
+    if not resized_count:
+        return summary
+    return f"{summary}, in {resized_count} of them but for what fills up or drops the last batch"
 
 
-def _left_open(accounts: Sequence[EpochSamples]) -> Iterator[str]:
+def _describe_open_epochs(accounts: Sequence[EpochSamples]) -> Iterator[str]:
     """Yield the epochs that are not counted, those for one reason together."""
     reasons: dict[str, list[int]] = {}
-    for each in accounts:
-        if each.open is not None:
-            reasons.setdefault(each.open, []).append(each.epoch)
-    for why, epochs in reasons.items():
-        one = f"epoch {epochs[0]} is" if len(epochs) == 1 else f"{len(epochs)} epochs are"
-        yield f"{one} not judged: {why}"
+    for account in accounts:
+        if account.open_reason is not None:
+            reasons.setdefault(account.open_reason, []).append(account.epoch)
+    for reason, epochs in reasons.items():
+        epoch_text = f"epoch {epochs[0]} is" if len(epochs) == 1 else f"{len(epochs)} epochs are"
+        yield f"{epoch_text} not judged: {reason}"
 
 
-def _samples_doubts(analysis: RunAnalysis, accounts: Sequence[EpochSamples]) -> Iterator[str]:
+def _find_sample_doubts(analysis: RunAnalysis, accounts: Sequence[EpochSamples]) -> Iterator[str]:
     """Yield doubts about attempts of which no finished epoch could be judged."""
-    yield from _left_open([each for each in accounts if each.is_doubt])
-    for index in sorted({index for each in accounts for index in each.attempts if index > 0}):
-        mine = [each for each in accounts if index in each.attempts]
-        owed = [each for each in mine if each.is_due and not each.is_resized]
+    yield from _describe_open_epochs([account for account in accounts if account.is_doubtful])
+    for index in sorted({index for account in accounts for index in account.attempts if index > 0}):
+        attempt_accounts = [account for account in accounts if index in account.attempts]
+        expected_accounts = [
+            account
+            for account in attempt_accounts
+            if account.has_known_baseline and not account.is_resized
+        ]
         # Where numbers need not repeat, samples that are augmented need not either.
-        owed = [e for e in owed if analysis.plan.expect.is_exact or e.open != NOT_KNOWN]
-        if owed and all(each.open is not None for each in mine):
-            yield f"of attempt {index}, {'; '.join(_left_open(owed))}"
+        expected_accounts = [
+            e
+            for e in expected_accounts
+            if analysis.plan.expect.is_exact or e.open_reason != NOT_KNOWN
+        ]
+        if expected_accounts and all(
+            account.open_reason is not None for account in attempt_accounts
+        ):
+            yield f"of attempt {index}, {'; '.join(_describe_open_epochs(expected_accounts))}"
 
 
 def _may_resample(analysis: RunAnalysis) -> bool:
     return analysis.plan.expect.sampling == "resampled"
 
 
-def _is_lax(analysis: RunAnalysis) -> bool:
+def _allows_repeats(analysis: RunAnalysis) -> bool:
     return analysis.plan.expect.sampling == "at_least_once"
 
 
-def _finished_epochs(analysis: RunAnalysis, feeds: InputComparison) -> Iterator[int]:
-    ended = {commit.epoch for commit in feeds.ours.commits}
-    ended &= {commit.epoch for commit in feeds.theirs.commits}
+def _find_finished_epochs(analysis: RunAnalysis, inputs: InputComparison) -> Iterator[int]:
+    epochs = {commit.epoch for commit in inputs.run_lineage.commits}
+    epochs &= {commit.epoch for commit in inputs.baseline_lineage.commits}
     if analysis.run.ending.is_finished:
-        ended |= {epoch for _, epoch in feeds.ours.steps} & {e for _, e in feeds.theirs.steps}
-    yield from sorted(ended & {epoch for _, epoch in feeds.theirs.steps})
+        epochs |= {epoch for _, epoch in inputs.run_lineage.steps} & {
+            e for _, e in inputs.baseline_lineage.steps
+        }
+    yield from sorted(epochs & {epoch for _, epoch in inputs.baseline_lineage.steps})
 
 
-def _repeat_as_a_whole(analysis: RunAnalysis, feeds: InputComparison, finished: list[int]) -> bool:
+def _repeats_whole_epochs(
+    analysis: RunAnalysis, inputs: InputComparison, finished_epochs: list[int]
+) -> bool:
     """Return whether whole epochs before the fault had the baseline's samples in any order."""
-    before = {c.epoch for c in feeds.ours.commits if c.number < analysis.began}
+    early_epochs = {c.epoch for c in inputs.run_lineage.commits if c.number < analysis.fault_start}
     pairs = [
-        (feeds.ours.samples(epoch), feeds.theirs.samples(epoch))
-        for epoch in finished
-        if epoch in before and feeds.control.differing
+        (
+            inputs.run_lineage.count_epoch_samples(epoch),
+            inputs.baseline_lineage.count_epoch_samples(epoch),
+        )
+        for epoch in finished_epochs
+        if epoch in early_epochs and inputs.control.differing_count
     ]
-    return bool(pairs) and all(ours is not None and ours == due for ours, due in pairs)
+    return bool(pairs) and all(
+        run_samples is not None and run_samples == baseline_samples
+        for run_samples, baseline_samples in pairs
+    )

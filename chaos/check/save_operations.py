@@ -5,7 +5,13 @@ from typing import Literal, NamedTuple
 
 from chaos.model.event import FileRenamed, FileSaveBegun, FileTouched
 from chaos.model.history import History
-from chaos.model.trigger import AtMoment, Moment, path_end, path_pattern, path_patterns
+from chaos.model.trigger import (
+    AtMoment,
+    Moment,
+    build_path_pattern,
+    build_path_patterns,
+    find_path_end,
+)
 
 _WORDS: Mapping[Moment | Literal["closing"], str] = {
     "closing": "{} is to be in its bucket",
@@ -20,84 +26,114 @@ _WORDS: Mapping[Moment | Literal["closing"], str] = {
 }
 
 
-class SeenOperation(NamedTuple):
+class SaveOperation(NamedTuple):
     """One operation of a run, with the number of its event."""
 
     number: int
     moment: Moment
-    what: FileSaveBegun | FileRenamed | FileTouched
+    event: FileSaveBegun | FileRenamed | FileTouched
 
 
-def operation_in_words(moment: Moment | Literal["closing"], path: str) -> str:
+def describe_operation(moment: Moment | Literal["closing"], path: str) -> str:
     """Return how far a save has come at an operation on a file."""
     return _WORDS[moment].format(path)
 
 
-def operations_of(history: History) -> Iterator[SeenOperation]:
+def find_operations(history: History) -> Iterator[SaveOperation]:
     """Yield the operations of a run in their order.
 
     Of savers, only those whose writing can be stopped in its middle.
     """
-    for number in history.numbers_of(FileSaveBegun, FileRenamed, FileTouched):
-        match history[number].what:
+    for number in history.select_numbers(FileSaveBegun, FileRenamed, FileTouched):
+        match history[number].event:
             case FileTouched() as touched:
-                yield SeenOperation(number, touched.how, touched)
+                yield SaveOperation(number, touched.operation, touched)
             case FileRenamed() as renamed:
-                yield SeenOperation(number, "renaming", renamed)
+                yield SaveOperation(number, "renaming", renamed)
             case FileSaveBegun(saver="torch" | "shards") as saved:
-                yield SeenOperation(number, "saving", saved)
+                yield SaveOperation(number, "saving", saved)
             case _:  # another saver
                 pass
 
 
-def file_at(at: AtMoment, clean: History) -> str | None:
+def find_file(trigger: AtMoment, clean_history: History) -> str | None:
     """Return the file of a place inside a save, as a clean run had it; None if it had none."""
-    _, marked = _save_at(at, clean)
-    return None if marked is None else marked.what.path
+    _, target_operation = _find_save(trigger, clean_history)
+    return None if target_operation is None else target_operation.event.path
 
 
-def left_by(
-    at: AtMoment, history: History, clean: History, read: Collection[str] | None = None
+def describe_leftover(
+    trigger: AtMoment,
+    history: History,
+    clean_history: History,
+    read_paths: Collection[str] | None = None,
 ) -> str:
     """Return, as the end of a sentence, how a death at a place left a file, and the remedy.
 
     Nothing for a file that the job renames once it is whole, or where the state of names is as
-    it is at any other death; nor for half a file that is not among those that were `read`.
+    it is at any other death; nor for half a file that is not among `read_paths`.
     """
-    if (path := file_at(at, clean)) is None:
+    if (path := find_file(trigger, clean_history)) is None:
         return ""
-    name, pattern = path_end(path, 2), path_pattern(path)
-    removed = (
+    file_name, pattern = find_path_end(path, 2), build_path_pattern(path)
+    removals = (
         event
-        for _, event in history.of(FileTouched)
-        if event.how == "removing" and (event.epoch, event.rank) == (at.epoch, at.rank)
+        for _, event in history.select_events(FileTouched)
+        if event.operation == "removing"
+        and (event.epoch, event.rank) == (trigger.epoch, trigger.rank)
     )
-    if at.moment == "linking" and any(path_pattern(event.path) == pattern for event in removed):
-        return f"; {name} was removed, and not linked anew: link another name, then `os.replace` it"
-    if at.moment not in ("opening", "saving") or (read is not None and path not in read):
+    if trigger.moment == "linking" and any(
+        build_path_pattern(event.path) == pattern for event in removals
+    ):
+        return (
+            f"; {file_name} was removed, and not linked anew: link another name, then "
+            f"`os.replace` it"
+        )
+    if trigger.moment not in ("opening", "saving") or (
+        read_paths is not None and path not in read_paths
+    ):
         return ""
-    if any(path_pattern(event.path) == pattern for _, event in clean.of(FileRenamed)):
+    if any(
+        build_path_pattern(event.path) == pattern
+        for _, event in clean_history.select_events(FileRenamed)
+    ):
         return ""
-    state = "half of" if at.moment == "saving" else "nothing of"
-    return f"; {state} {name} was written: write to a temporary name, then rename"
+    state = "half of" if trigger.moment == "saving" else "nothing of"
+    return f"; {state} {file_name} was written: write to a temporary name, then rename"
 
 
-def save_with(at: AtMoment, clean: History) -> list[tuple[str, bool]]:
+def describe_save(trigger: AtMoment, clean_history: History) -> list[tuple[str, bool]]:
     """Return the save of a place as a clean run made it: its operations in words, in their order.
 
     The one at the place is marked; none is, if the run had no such operation.
     """
-    mine, marked = _save_at(at, clean)
-    patterns = path_patterns([{one.what.path for one in mine}])
-    told = [path_end(one.what.path, patterns[one.what.path].count("/") + 1) for one in mine]
+    operations, target_operation = _find_save(trigger, clean_history)
+    patterns = build_path_patterns([{operation.event.path for operation in operations}])
+    path_ends = [
+        find_path_end(operation.event.path, patterns[operation.event.path].count("/") + 1)
+        for operation in operations
+    ]
     return [
-        (operation_in_words(one.moment, path), one is marked)
-        for one, path in zip(mine, told, strict=True)
+        (describe_operation(operation.moment, path), operation is target_operation)
+        for operation, path in zip(operations, path_ends, strict=True)
     ]
 
 
-def _save_at(at: AtMoment, clean: History) -> tuple[list[SeenOperation], SeenOperation | None]:
+def _find_save(
+    trigger: AtMoment, clean_history: History
+) -> tuple[list[SaveOperation], SaveOperation | None]:
     """Return the operations of a rank in an epoch, and the one at a place."""
-    here = (at.epoch, at.rank)
-    mine = [one for one in operations_of(clean) if (one.what.epoch, one.what.rank) == here]
-    return mine, next((o for o in mine if o.moment == at.moment and at.is_of(o.what.path)), None)
+    epoch_and_rank = (trigger.epoch, trigger.rank)
+    operations = [
+        operation
+        for operation in find_operations(clean_history)
+        if (operation.event.epoch, operation.event.rank) == epoch_and_rank
+    ]
+    return operations, next(
+        (
+            o
+            for o in operations
+            if o.moment == trigger.moment and trigger.matches_path(o.event.path)
+        ),
+        None,
+    )

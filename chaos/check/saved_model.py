@@ -8,8 +8,8 @@ other, the save is.
 from collections.abc import Iterator
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.state_at_resume import Row
-from chaos.check.state_snapshots import parts_of
+from chaos.check.state_at_resume import ResumeRow
+from chaos.check.state_snapshots import index_parts
 from chaos.model.event import Component, FileSaved, SavedPart
 
 _IN_FEWER_BITS = (
@@ -23,43 +23,47 @@ _OTHER_WEIGHTS = (
 )
 
 
-def is_in_file(analysis: RunAnalysis, row: Row, model: Component | None) -> bool:
+def is_model_in_file(analysis: RunAnalysis, row: ResumeRow, model: Component | None) -> bool:
     """Return whether a file that was read holds a model: the one due, or the one that came back."""
     digest = None if model is None else model.digest
-    return bool(digest) and any(digest in _digests(part) for part in _read(analysis, row))
+    return bool(digest) and any(
+        digest in _list_digests(part) for part in _find_loaded_parts(analysis, row)
+    )
 
 
-def saved_wrong(analysis: RunAnalysis, row: Row) -> str | None:
+def describe_wrong_save(analysis: RunAnalysis, row: ResumeRow) -> str | None:
     """Return in words how a model was saved, where the file that was read holds what came back."""
-    if row.ours is None or not row.ours.digest:
+    if row.actual is None or not row.actual.digest:
         return None
-    for part in _read(analysis, row):
-        if row.ours.digest not in _digests(part):
+    for part in _find_loaded_parts(analysis, row):
+        if row.actual.digest not in _list_digests(part):
             continue
-        if part.tensors != row.ours.digest:
+        if part.tensors != row.actual.digest:
             return _IN_FEWER_BITS.format(dtype=part.dtype)
-        return _of_another_moment(analysis, row) or _OTHER_WEIGHTS
+        return _find_earlier_save(analysis, row) or _OTHER_WEIGHTS
     return None
 
 
-def _of_another_moment(analysis: RunAnalysis, row: Row) -> str | None:
-    assert row.ours is not None
-    for _, seen in analysis.run.snapshots.all:
-        before = parts_of(seen).get(row.component) if seen.attempt < row.attempt else None
-        if before is not None and before.digest == row.ours.digest:
-            return _OF_ANOTHER_MOMENT.format(epoch=seen.epoch, step=seen.step)
+def _find_earlier_save(analysis: RunAnalysis, row: ResumeRow) -> str | None:
+    assert row.actual is not None
+    for _, snapshot in analysis.run.snapshots.numbered_snapshots:
+        earlier_part = (
+            index_parts(snapshot).get(row.component) if snapshot.attempt < row.attempt else None
+        )
+        if earlier_part is not None and earlier_part.digest == row.actual.digest:
+            return _OF_ANOTHER_MOMENT.format(epoch=snapshot.epoch, step=snapshot.step)
     return None
 
 
-def _read(analysis: RunAnalysis, row: Row) -> Iterator[SavedPart]:
+def _find_loaded_parts(analysis: RunAnalysis, row: ResumeRow) -> Iterator[SavedPart]:
     """Yield the entries of the files of this run that a rank read before it trained."""
     files = analysis.run.files
-    for _, load in files.loads_of(row.attempt, row.rank):
-        save = files.origin(load)
-        what = None if save is None else analysis.history[save.number].what
-        if isinstance(what, FileSaved):
-            yield from (part for part in what.parts if part.tensors)
+    for _, load in files.select_loads(row.attempt, row.rank):
+        save = files.find_origin(load)
+        event = None if save is None else analysis.history[save.number].event
+        if isinstance(event, FileSaved):
+            yield from (part for part in event.parts if part.tensors)
 
 
-def _digests(part: SavedPart) -> tuple[str, ...]:
+def _list_digests(part: SavedPart) -> tuple[str, ...]:
     return tuple(filter(None, (part.tensors, part.widened)))

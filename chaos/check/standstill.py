@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from chaos.model.event import ThreadWaits
 from chaos.model.history import History
-from chaos.words import listed
+from chaos.wording import join_names
 
 #: of other threads of a rank, so many are named
 _THREADS_MAX = 2
@@ -12,7 +12,7 @@ _THREADS_MAX = 2
 
 def find_waits(history: History) -> list[tuple[int, ThreadWaits]]:
     """Return the threads that waited in the job's own code, each with its event's number."""
-    return list(history.of(ThreadWaits))
+    return list(history.select_events(ThreadWaits))
 
 
 def describe_waits(waits: Iterable[ThreadWaits], *, cwd: str, is_still: bool = True) -> str:
@@ -24,26 +24,32 @@ def describe_waits(waits: Iterable[ThreadWaits], *, cwd: str, is_still: bool = T
     for wait in waits:
         by_rank.setdefault(wait.rank, []).append(wait)
     # Ranks that wait alike are named together.
-    alike: dict[str, list[int]] = {}
+    ranks_by_text: dict[str, list[int]] = {}
     for rank, threads in sorted(by_rank.items()):
-        alike.setdefault(_describe_threads(threads, cwd), []).append(rank)
-    one, several = ("waits", "wait") if is_still else ("was", "were")
+        ranks_by_text.setdefault(_describe_threads(threads, cwd), []).append(rank)
+    singular_verb, plural_verb = ("waits", "wait") if is_still else ("was", "were")
     texts = []
-    for text, ranks in alike.items():
-        names = listed([str(rank) for rank in ranks])
-        who = f"rank {names} {one}" if len(ranks) == 1 else f"ranks {names} {several}"
-        texts.append(f"{who} in {text}")
+    for text, ranks in ranks_by_text.items():
+        rank_names = join_names([str(rank) for rank in ranks])
+        subject = (
+            f"rank {rank_names} {singular_verb}"
+            if len(ranks) == 1
+            else f"ranks {rank_names} {plural_verb}"
+        )
+        texts.append(f"{subject} in {text}")
     return "; ".join(texts)
 
 
 def _describe_threads(threads: Sequence[ThreadWaits], cwd: str) -> str:
-    first, *others = sorted(threads, key=lambda wait: not wait.is_main)
-    places = list(dict.fromkeys(_describe_place(wait, cwd) for wait in others))[:_THREADS_MAX]
-    beside = f", another thread in {listed(places)}" if places else ""
-    return f"{_describe_place(first, cwd)}{beside}"
+    main_wait, *other_waits = sorted(threads, key=lambda wait: not wait.is_main)
+    source_locations = list(dict.fromkeys(_describe_location(wait, cwd) for wait in other_waits))[
+        :_THREADS_MAX
+    ]
+    others_text = f", another thread in {join_names(source_locations)}" if source_locations else ""
+    return f"{_describe_location(main_wait, cwd)}{others_text}"
 
 
-def _describe_place(wait: ThreadWaits, cwd: str) -> str:
+def _describe_location(wait: ThreadWaits, cwd: str) -> str:
     file = wait.file.removeprefix(f"{cwd.rstrip('/')}/")
     callee = f" at `{wait.callee}`" if wait.callee else ""
     caller = "" if wait.caller_line is None else f", called from line {wait.caller_line}"

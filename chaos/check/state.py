@@ -4,16 +4,22 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.blame import blamed, random_rows
-from chaos.check.fix_hints import remedy, sentence
-from chaos.check.result import blind, conclude, nothing_due, own_check, without_restart
-from chaos.check.state_at_resume import Row
-from chaos.check.state_snapshots import holds_nothing, is_rng, parts_of, place_of
+from chaos.check.blame import find_blame, select_random_rows
+from chaos.check.fix_hints import describe_defect, find_remedy
+from chaos.check.result import (
+    builtin_check,
+    conclude,
+    judge_missing_evidence,
+    judge_no_restart,
+    not_applicable,
+)
+from chaos.check.state_at_resume import ResumeRow
+from chaos.check.state_snapshots import holds_nothing, index_parts, is_rng, locate_snapshot
 from chaos.model.event import StateSeen
-from chaos.model.events.state import group_of
+from chaos.model.events.state import find_group
 from chaos.model.places import AttemptRank, RankEpoch
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.words import plural, ranks
+from chaos.wording import describe_ranks, plural
 
 # -- state -----------------------------------------------------------------------------------------
 
@@ -21,7 +27,7 @@ from chaos.words import plural, ranks
 STATE = "state"
 
 
-@own_check(STATE, asks="Did every part of the job's state come back at each resume?")
+@builtin_check(STATE, asks="Did every part of the job's state come back at each resume?")
 def check_state(analysis: RunAnalysis) -> CheckResult:
     """Require that a rank enters a resumed attempt with the baseline's state at that place.
 
@@ -37,129 +43,156 @@ def check_state(analysis: RunAnalysis) -> CheckResult:
     #11582). A difference in a run that had left its baseline before the resume is a consequence.
     """
     if not analysis.restarts:
-        return without_restart(STATE, analysis)
-    unseen = _unseen(STATE, analysis, "state")
-    if unseen is not None:
-        return unseen
-    if analysis.why_no_step_was_due is not None:
-        return nothing_due(STATE, analysis.why_no_step_was_due)
-    compared = [row for row in analysis.components if row.standing != "not compared"]
+        return judge_no_restart(STATE, analysis)
+    blind_result = _find_blind_result(STATE, analysis, "state")
+    if blind_result is not None:
+        return blind_result
+    if analysis.no_step_reason is not None:
+        return not_applicable(STATE, analysis.no_step_reason)
+    compared_rows = [row for row in analysis.state_rows if row.standing != "not compared"]
     # Where the baseline's state was not looked at, equal losses to the last bit do instead: from
     # another state no loss would be. In each resumed attempt some, or an attempt without any would
     # be green by the others.
-    if not compared and _losses_show_it(analysis) and not [*_unlooked_at(analysis)]:
-        return nothing_due(
+    if (
+        not compared_rows
+        and _has_equal_losses(analysis)
+        and not [*_explain_missing_snapshots(analysis)]
+    ):
+        return not_applicable(
             STATE, "no part of the state could be compared there, and every loss is the same"
         )
-    guilty = {row.component for row in broken_rows(analysis)}
-    quiet = sorted({row.component for row in rows_without_consequence(analysis)} - guilty)
-    note = f"; {', '.join(quiet)} did not come back, and nothing was seen to depend on it"
+    broken_names = {row.component for row in find_broken_rows(analysis)}
+    harmless_names = sorted({row.component for row in find_harmless_rows(analysis)} - broken_names)
+    note = f"; {', '.join(harmless_names)} did not come back, and nothing was seen to depend on it"
     return conclude(
         STATE,
-        anomalies=list(_state_anomalies(analysis)),
-        doubts=list(_state_doubts(analysis) if compared else _unlooked_at(analysis)),
-        evidence=len(compared),
-        summary=f"{plural(len({r.component for r in compared}), 'part')} of the state came back "
-        f"at {plural(len(analysis.restarts), 'resume')}{note if quiet else ''}",
+        anomalies=list(_find_state_anomalies(analysis)),
+        doubts=list(
+            _find_state_doubts(analysis) if compared_rows else _explain_missing_snapshots(analysis)
+        ),
+        evidence=len(compared_rows),
+        summary=f"{plural(len({r.component for r in compared_rows}), 'part')} of the state came "
+        f"back "
+        f"at {plural(len(analysis.restarts), 'resume')}{note if harmless_names else ''}",
         measures={
-            "components_compared": len(compared),
-            "components_broken": len(broken_rows(analysis)),
-            "components_without_consequence": ", ".join(quiet) or None,
-            "components_not_repeatable": ", ".join(sorted(analysis.unstable)) or None,
+            "components_compared": len(compared_rows),
+            "components_broken": len(find_broken_rows(analysis)),
+            "components_without_consequence": ", ".join(harmless_names) or None,
+            "components_not_repeatable": ", ".join(sorted(analysis.unstable_components)) or None,
         },
     )
 
 
-def _unseen(
-    check: str, analysis: RunAnalysis, what: str, is_one: Callable[[str], bool] = bool
+def _find_blind_result(
+    check: str, analysis: RunAnalysis, subject: str, is_relevant: Callable[[str], bool] = bool
 ) -> CheckResult | None:
-    ours, theirs = (
-        tables is not None and any(map(is_one, tables.snapshots.names))
+    is_run_seen, is_baseline_seen = (
+        tables is not None and any(map(is_relevant, tables.snapshots.part_names))
         for tables in (analysis.run, analysis.reference)
     )
-    return blind(check, analysis, what, ours=ours, theirs=theirs)
+    return judge_missing_evidence(
+        check,
+        analysis,
+        subject,
+        has_run_evidence=is_run_seen,
+        has_baseline_evidence=is_baseline_seen,
+    )
 
 
-def broken_rows(analysis: RunAnalysis) -> tuple[Row, ...]:
+def find_broken_rows(analysis: RunAnalysis) -> tuple[ResumeRow, ...]:
     """Return the rows that are findings, the likely cause of each resume first."""
-    return tuple(row for restart in analysis.restarts for row in blamed(analysis, restart).rows)
+    return tuple(row for restart in analysis.restarts for row in find_blame(analysis, restart).rows)
 
 
-def rows_without_consequence(analysis: RunAnalysis) -> tuple[Row, ...]:
+def find_harmless_rows(analysis: RunAnalysis) -> tuple[ResumeRow, ...]:
     """Return the rows that did not come back, and that no observation depends on."""
-    blames = (blamed(analysis, restart) for restart in analysis.restarts)
+    blames = (find_blame(analysis, restart) for restart in analysis.restarts)
     return tuple(row for blame in blames for row in blame.without_consequence)
 
 
-def _state_anomalies(analysis: RunAnalysis) -> Iterator[Anomaly]:
+def _find_state_anomalies(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Yield one anomaly per cause; random streams alone make a result not reproducible."""
     for restart in analysis.restarts:
-        blame = blamed(analysis, restart)
+        blame = find_blame(analysis, restart)
         for cause in blame.causes:
-            is_random = blame.at_once and all(is_rng(row.component) for row in cause.rows)
+            is_random = blame.is_immediate and all(is_rng(row.component) for row in cause.rows)
             yield Anomaly(
-                message=sentence(cause.rows, analysis.terms, remedy(analysis, cause.rows[0])),
+                message=describe_defect(
+                    cause.rows, analysis.terms, find_remedy(analysis, cause.rows[0])
+                ),
                 events=tuple(row.number for row in cause.rows),
                 parts=tuple(dict.fromkeys(row.component for row in cause.rows)),
                 severity="not reproducible" if is_random else "wrong result",
             )
 
 
-def _state_doubts(analysis: RunAnalysis) -> Iterator[str]:
-    rounded = sorted({row.component for row in analysis.components if row.rounded})
-    if rounded:
+def _find_state_doubts(analysis: RunAnalysis) -> Iterator[str]:
+    rounded_names = sorted({row.component for row in analysis.state_rows if row.is_rounded})
+    if rounded_names:
         yield (
-            f"{', '.join(rounded)} came back near to what the run had saved, and not the same to "
+            f"{', '.join(rounded_names)} came back near to what the run had saved, and not the "
+            f"same to "
             "the last bit: saved in fewer bits than it is trained in, or of another moment"
         )
     # A rank that was seen to enter, and whose parts have no counterpart, is no doubt: it was looked
     # at.
-    heard = {(row.attempt, row.rank) for row in analysis.components}
+    compared_ranks = {(row.attempt, row.rank) for row in analysis.state_rows}
     for restart in analysis.restarts:
         attempt = restart.attempt
-        unheard = [r for r in attempt.first_steps if (attempt.index, r) not in heard]
-        entered = [r for r in unheard if (attempt.index, r) in analysis.run.snapshots.entries]
-        if unheard and not entered:
-            yield f"how rank {unheard[0]} entered attempt {attempt.index} was not seen"
+        missing_ranks = [
+            r for r in attempt.first_step_event_numbers if (attempt.index, r) not in compared_ranks
+        ]
+        entered_ranks = [
+            r for r in missing_ranks if (attempt.index, r) in analysis.run.snapshots.entries
+        ]
+        if missing_ranks and not entered_ranks:
+            yield f"how rank {missing_ranks[0]} entered attempt {attempt.index} was not seen"
 
 
-UNLOOKED_AT = "the baseline's state was not looked at"
+UNWATCHED_BASELINE_TEXT = "the baseline's state was not looked at"
 
 
-def _unlooked_at(analysis: RunAnalysis) -> Iterator[str]:
+def _explain_missing_snapshots(analysis: RunAnalysis) -> Iterator[str]:
     """Yield why nothing is compared: a restart goes on where the baseline was not looked at."""
-    yield from _state_doubts(analysis)
+    yield from _find_state_doubts(analysis)
     assert analysis.reference is not None
-    if _losses_show_it(analysis):
+    if _has_equal_losses(analysis):
         return
     for restart in analysis.restarts:
         attempt = restart.attempt.index
         for rank in sorted(restart.attempt.starts):
-            _, seen = analysis.run.snapshots.entries.get(AttemptRank(attempt, rank), (0, None))
-            if seen is not None and seen.step:
+            _, snapshot = analysis.run.snapshots.entries.get(AttemptRank(attempt, rank), (0, None))
+            if snapshot is not None and snapshot.step:
                 yield (
-                    f"attempt {attempt} goes on from step {seen.step} of epoch {seen.epoch}, where "
-                    f"{UNLOOKED_AT}: `watch: {{entries: steps}}` looks at every step"
+                    f"attempt {attempt} goes on from step {snapshot.step} of epoch "
+                    f"{snapshot.epoch}, where "
+                    f"{UNWATCHED_BASELINE_TEXT}: `watch: {{entries: steps}}` looks at every step"
                 )
                 return
 
 
-def _losses_show_it(analysis: RunAnalysis) -> bool:
+def _has_equal_losses(analysis: RunAnalysis) -> bool:
     """Return whether every loss is the baseline's to the last bit, in each resumed attempt some.
 
     From another state no loss is.
     """
     comparison = analysis.comparison
-    if comparison is None or not analysis.allowance.is_exact or comparison.losses.first is not None:
+    if (
+        comparison is None
+        or not analysis.allowance.is_exact
+        or comparison.losses.earliest_pair is not None
+    ):
         return False
-    compared = {
+    compared_attempts = {
         step.attempt
-        for group in analysis.aligned
+        for group in analysis.aligned_steps
         for step, due in group.pairs()
         if due is not None and step.losses and due.losses
     }
-    trained = {restart.attempt.index for restart in analysis.restarts if restart.attempt.steps}
-    return bool(trained) and trained <= compared
+    trained_attempts = {
+        restart.attempt.index for restart in analysis.restarts if restart.attempt.steps
+    }
+    return bool(trained_attempts) and trained_attempts <= compared_attempts
 
 
 # -- rank-randomness -------------------------------------------------------------------------------
@@ -168,7 +201,7 @@ def _losses_show_it(analysis: RunAnalysis) -> bool:
 RANK_RANDOMNESS = "rank-randomness"
 
 
-@own_check(RANK_RANDOMNESS, asks="Do ranks still draw random numbers of their own?")
+@builtin_check(RANK_RANDOMNESS, asks="Do ranks still draw random numbers of their own?")
 def check_rank_randomness(analysis: RunAnalysis) -> CheckResult:
     """Require that no rank continues with another rank's generator, if they differ in the baseline.
 
@@ -181,62 +214,74 @@ def check_rank_randomness(analysis: RunAnalysis) -> CheckResult:
     are new were given none, or one of another rank (TensorAuto/OpenTau PR #180).
     """
     if not analysis.restarts:
-        return without_restart(RANK_RANDOMNESS, analysis)
-    unseen = _unseen(RANK_RANDOMNESS, analysis, "generators", is_one=is_rng)
-    if unseen is not None:
-        return unseen
-    compared = [row for row in analysis.components if is_rng(row.component)]
-    doubts = list(_drawn_alike(analysis))
-    if analysis.why_no_step_was_due is not None or not compared:
-        return nothing_due(
-            RANK_RANDOMNESS, analysis.why_no_step_was_due or "no generator could be compared"
+        return judge_no_restart(RANK_RANDOMNESS, analysis)
+    blind_result = _find_blind_result(RANK_RANDOMNESS, analysis, "generators", is_relevant=is_rng)
+    if blind_result is not None:
+        return blind_result
+    compared_rows = [row for row in analysis.state_rows if is_rng(row.component)]
+    doubts = list(_find_shared_generators(analysis))
+    if analysis.no_step_reason is not None or not compared_rows:
+        return not_applicable(
+            RANK_RANDOMNESS, analysis.no_step_reason or "no generator could be compared"
         )
-    guilty: dict[tuple[int, str, int], list[Row]] = {}
+    copied_rows: dict[tuple[int, str, int], list[ResumeRow]] = {}
     for restart in analysis.restarts:
-        for row in random_rows(analysis, restart):
+        for row in select_random_rows(analysis, restart):
             if row.copied_from is not None:
                 key = (row.attempt, row.component, row.copied_from)
-                guilty.setdefault(key, []).append(row)
+                copied_rows.setdefault(key, []).append(row)
     anomalies = [
         Anomaly(
-            message=f"{ranks([row.rank for row in rows])} went on with {name} of rank {owner} at "
+            message=f"{describe_ranks([row.rank for row in rows])} went on with {name} of rank "
+            f"{owner} at "
             f"epoch {rows[0].epoch}: every rank must save and load a generator's state of its own",
             events=tuple(row.number for row in rows),
         )
-        for (_, name, owner), rows in guilty.items()
+        for (_, name, owner), rows in copied_rows.items()
     ]
     return conclude(
         RANK_RANDOMNESS,
         anomalies=anomalies,
         doubts=doubts,
-        evidence=len(compared),
+        evidence=len(compared_rows),
         summary=f"{plural(len(analysis.restarts), 'resume')}; ranks draw their own random numbers",
     )
 
 
-def _drawn_alike(analysis: RunAnalysis) -> Iterator[str]:
+def _find_shared_generators(analysis: RunAnalysis) -> Iterator[str]:
     """Yield the generators that ranks share since they are another number, and draw from."""
     assert analysis.reference is not None
-    run, due = analysis.run.snapshots, analysis.reference.snapshots
-    for attempt in sorted(analysis.resized):
-        first: dict[tuple[str, str], int] = {}
-        for rank in sorted(r for of, r in run.entries if of == attempt):
-            _, seen = run.entries[AttemptRank(attempt, rank)]
-            after = run.left.get(RankEpoch(rank, seen.epoch))
-            left = parts_of(after if after is not None and after.attempt == attempt else None)
-            there = place_of(seen)
-            for name, part in parts_of(seen).items():
+    run_snapshots, baseline_snapshots = analysis.run.snapshots, analysis.reference.snapshots
+    for attempt in sorted(analysis.resized_attempts):
+        first_ranks: dict[tuple[str, str], int] = {}
+        for rank in sorted(r for number, r in run_snapshots.entries if number == attempt):
+            _, snapshot = run_snapshots.entries[AttemptRank(attempt, rank)]
+            exit_snapshot = run_snapshots.exit_snapshots.get(RankEpoch(rank, snapshot.epoch))
+            exit_parts = index_parts(
+                exit_snapshot
+                if exit_snapshot is not None and exit_snapshot.attempt == attempt
+                else None
+            )
+            state_place = locate_snapshot(snapshot)
+            for name, part in index_parts(snapshot).items():
                 # A generator that nothing draws from in the attempt may be the same on all ranks.
-                if not is_rng(name) or left.get(name, part).digest == part.digest:
+                if not is_rng(name) or exit_parts.get(name, part).digest == part.digest:
                     continue
-                other = first.setdefault((name, part.digest), rank)
-                ours, theirs = (
-                    parts_of(due.by_place.get(there._replace(rank=of))).get(name)
-                    for of in (rank, other)
+                other_rank = first_ranks.setdefault((name, part.digest), rank)
+                rank_part, other_part = (
+                    index_parts(
+                        baseline_snapshots.latest_snapshots.get(state_place._replace(rank=number))
+                    ).get(name)
+                    for number in (rank, other_rank)
                 )
-                if ours is not None and theirs is not None and ours.digest != theirs.digest:
+                if (
+                    rank_part is not None
+                    and other_part is not None
+                    and rank_part.digest != other_part.digest
+                ):
                     yield (
-                        f"rank {rank} draws the same random numbers from {name} as rank {other} in "
+                        f"rank {rank} draws the same random numbers from {name} as rank "
+                        f"{other_rank} in "
                         f"attempt {attempt}, which has another number of workers, and not in the "
                         "baseline: whether training depends on it was not seen"
                     )
@@ -249,10 +294,10 @@ REPLICAS = "replicas"
 
 
 _COPIED = frozenset({"model", "buffers", "optimizer", "optimizer settings", "averaged model"})
-_Seen: TypeAlias = tuple[int, StateSeen]
+_NumberedSnapshot: TypeAlias = tuple[int, StateSeen]
 
 
-class _Meeting(NamedTuple):
+class _AttemptPlace(NamedTuple):
     """A place of one attempt, at which all its ranks are seen."""
 
     attempt: int
@@ -261,7 +306,7 @@ class _Meeting(NamedTuple):
     moment: str
 
 
-@own_check(REPLICAS, asks="Are the copies of the model on all ranks still equal?")
+@builtin_check(REPLICAS, asks="Are the copies of the model on all ranks still equal?")
 def check_replicas(analysis: RunAnalysis) -> CheckResult:
     """Require equal models and optimizers on all ranks at equal places.
 
@@ -269,72 +314,98 @@ def check_replicas(analysis: RunAnalysis) -> CheckResult:
     rate, and equal gradients make unequal models). A part that is not equal on all ranks in the
     baseline, such as a shard, or before the fault, is no replica.
     """
-    unseen = _unseen(REPLICAS, analysis, "state")
-    if unseen is not None:
-        return unseen
+    blind_result = _find_blind_result(REPLICAS, analysis, "state")
+    if blind_result is not None:
+        return blind_result
     assert analysis.reference is not None
-    due = analysis.reference.snapshots.all
+    baseline_snapshots = analysis.reference.snapshots.numbered_snapshots
     # A part that is empty in the baseline, and filled by a load alone, is no replica of anything.
-    names = {part.name for _, seen in due for part in seen.components if not holds_nothing(part)}
-    copied = {name for name in names if group_of(name) in _COPIED} - set(_unequal_parts(due))
+    names = {
+        part.name
+        for _, snapshot in baseline_snapshots
+        for part in snapshot.components
+        if not holds_nothing(part)
+    }
+    replica_names = {name for name in names if find_group(name) in _COPIED} - set(
+        _find_unequal_parts(baseline_snapshots)
+    )
     # A part that ranks hold unequal without any fault (shards, a stage of a pipeline) is no
     # replica, whatever its group.
-    before = [(n, seen) for n, seen in analysis.run.snapshots.all if n < analysis.began]
-    copied -= set(_unequal_parts(before))
-    if len(analysis.reference.lineage.ranks) < 2 or not copied:  # noqa: PLR2004
-        return nothing_due(REPLICAS, "no part of the state is held by several ranks alike")
-    parted = _unequal_parts(analysis.run.snapshots.all, only=copied)
+    early_snapshots = [
+        (n, snapshot)
+        for n, snapshot in analysis.run.snapshots.numbered_snapshots
+        if n < analysis.fault_start
+    ]
+    replica_names -= set(_find_unequal_parts(early_snapshots))
+    if len(analysis.reference.lineage.ranks) < 2 or not replica_names:  # noqa: PLR2004
+        return not_applicable(REPLICAS, "no part of the state is held by several ranks alike")
+    unequal_parts = _find_unequal_parts(
+        analysis.run.snapshots.numbered_snapshots, selected_names=replica_names
+    )
     anomalies = [
         Anomaly(
-            message=f"from {analysis.terms.place(*place[1:])} on, {name} is not the same on all "
-            f"ranks (attempt {place[0]}){_carried_words(analysis, place)}",
+            message=f"from {analysis.terms.describe_place(*attempt_place[1:])} on, {name} is "
+            f"not the same on all "
+            f"ranks (attempt "
+            f"{attempt_place[0]}){_describe_tainted_checkpoints(analysis, attempt_place)}",
             events=events,
         )
-        for name, (place, events) in sorted(parted.items(), key=lambda item: item[1][1])
+        for name, (attempt_place, events) in sorted(
+            unequal_parts.items(), key=lambda item: item[1][1]
+        )
     ]
     return conclude(
         REPLICAS,
         anomalies=anomalies[:1],
-        evidence=len(analysis.run.snapshots.all),
-        summary=f"{plural(len(copied), 'part')} equal on all ranks wherever they were seen",
+        evidence=len(analysis.run.snapshots.numbered_snapshots),
+        summary=f"{plural(len(replica_names), 'part')} equal on all ranks wherever they were seen",
     )
 
 
-def _carried_words(analysis: RunAnalysis, place: _Meeting) -> str:
+def _describe_tainted_checkpoints(analysis: RunAnalysis, attempt_place: _AttemptPlace) -> str:
     """Return which checkpoints were committed with unequal copies, as the end of a sentence.
 
     They are those of the attempt from that place on, and of later attempts that resumed from one.
     """
-    index, epoch = place.attempt, place.epoch
-    carried: dict[str, int] = {}
+    index, epoch = attempt_place.attempt, attempt_place.epoch
+    epochs_by_checkpoint: dict[str, int] = {}
     for attempt in analysis.run.attempts[index:]:
-        resumed_from = {start.checkpoint for start in attempt.starts.values()}
-        if attempt.index != index and resumed_from.isdisjoint(carried):
+        start_checkpoints = {start.checkpoint for start in attempt.starts.values()}
+        if attempt.index != index and start_checkpoints.isdisjoint(epochs_by_checkpoint):
             continue
         for commit in attempt.commits:
             if commit.checkpoint is not None and (attempt.index > index or commit.epoch >= epoch):
-                carried[commit.checkpoint] = commit.epoch
-    if not carried:
+                epochs_by_checkpoint[commit.checkpoint] = commit.epoch
+    if not epochs_by_checkpoint:
         return ""
-    return f"; committed with it: the checkpoints of {ranks(carried.values(), 'epoch')}"
+    return (
+        f"; committed with it: the checkpoints of "
+        f"{describe_ranks(epochs_by_checkpoint.values(), 'epoch')}"
+    )
 
 
-def _unequal_parts(
-    snapshots: Iterable[_Seen], *, only: set[str] | None = None
-) -> dict[str, tuple[_Meeting, tuple[int, ...]]]:
+def _find_unequal_parts(
+    snapshots: Iterable[_NumberedSnapshot], *, selected_names: set[str] | None = None
+) -> dict[str, tuple[_AttemptPlace, tuple[int, ...]]]:
     """Return the parts that are unequal on some ranks, with the first such place of each."""
-    first: dict[_Meeting, _Seen] = {}
-    found: dict[str, tuple[_Meeting, tuple[int, ...]]] = {}
-    for number, seen in snapshots:
-        place = _Meeting(seen.attempt, seen.epoch, seen.step, seen.moment)
-        there = first.setdefault(place, (number, seen))
-        if there[1].components == seen.components:
+    first_entries: dict[_AttemptPlace, _NumberedSnapshot] = {}
+    unequal_parts: dict[str, tuple[_AttemptPlace, tuple[int, ...]]] = {}
+    for number, snapshot in snapshots:
+        attempt_place = _AttemptPlace(
+            snapshot.attempt, snapshot.epoch, snapshot.step, snapshot.moment
+        )
+        first_entry = first_entries.setdefault(attempt_place, (number, snapshot))
+        if first_entry[1].components == snapshot.components:
             continue
-        due = parts_of(there[1])
-        for part in seen.components:
-            theirs = due.get(part.name)
-            is_empty = holds_nothing(part) and holds_nothing(theirs)
-            is_same = theirs is not None and theirs.digest == part.digest
-            if not is_empty and not is_same and (only is None or part.name in only):
-                found.setdefault(part.name, (place, (there[0], number)))
-    return found
+        expected_parts = index_parts(first_entry[1])
+        for part in snapshot.components:
+            expected_part = expected_parts.get(part.name)
+            is_empty = holds_nothing(part) and holds_nothing(expected_part)
+            is_same = expected_part is not None and expected_part.digest == part.digest
+            if (
+                not is_empty
+                and not is_same
+                and (selected_names is None or part.name in selected_names)
+            ):
+                unequal_parts.setdefault(part.name, (attempt_place, (first_entry[0], number)))
+    return unequal_parts

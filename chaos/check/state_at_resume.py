@@ -15,22 +15,22 @@ from dataclasses import dataclass, replace
 from chaos.check.lineage import Lineage
 from chaos.check.restarts import Restart
 from chaos.check.state_snapshots import (
-    Allowed,
     StateSnapshots,
-    agree,
-    differing,
+    StateTolerance,
+    are_parts_equal,
+    find_differing_parts,
     holds_nothing,
-    is_elsewhere,
+    index_parts,
     is_pending,
     is_rng,
-    parts_of,
-    place_of,
+    lacks_owner,
+    locate_snapshot,
 )
 from chaos.check.tolerance import EXACT, Allowance
 from chaos.model.diagnosis import Standing
 from chaos.model.event import Component, StateSeen
-from chaos.model.events.state import GROUPS, group_of
-from chaos.model.places import START, AttemptRank, Place, RankEpoch, StatePlace
+from chaos.model.events.state import GROUPS, find_group
+from chaos.model.places import START, AttemptRank, RankEpoch, StatePlace, TrainingPlace
 
 _ORDER: tuple[Standing, ...] = ("not restored", "reset", "different", "restored", "not compared")
 _KEPT_TO_THE_ENTRY = ("model", "optimizer", "optimizer settings", "schedule")
@@ -43,7 +43,7 @@ _ROUNDED = 2.0**-8
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ResumeRow:
     """One component of one rank as it entered a resumed attempt, and the component due there."""
 
     attempt: int
@@ -53,14 +53,14 @@ class Row:
     number: int
     component: str
     standing: Standing
-    ours: Component | None
-    due: Component | None
+    actual: Component | None
+    expected: Component | None
     #: another rank whose state it is, to the last bit
     copied_from: int | None = None
     #: the run's own state at the commit was due
-    of_own: bool = False
+    expects_own_state: bool = False
     #: it differs from that, but so little that it may have been saved in fewer bits
-    rounded: bool = False
+    is_rounded: bool = False
     #: it is what all ranks have together, and other ranks saved it
     is_resharded: bool = False
     #: of a model with parameters of other shapes, or another number of them
@@ -69,7 +69,7 @@ class Row:
     @property
     def group(self) -> str:
         """The kind of its part of the state."""
-        return group_of(self.component)
+        return find_group(self.component)
 
     @property
     def is_broken(self) -> bool:
@@ -77,45 +77,45 @@ class Row:
         return self.standing in ("reset", "not restored", "different")
 
 
-def severity(row: Row) -> tuple[int, int, str, int]:
+def compute_sort_key(row: ResumeRow) -> tuple[int, int, str, int]:
     """Order rows by how near they are to the cause: missing parts first, in the table's order."""
     return _ORDER.index(row.standing), GROUPS.index(row.group), row.component, row.rank
 
 
-def unstable(
-    run: StateSnapshots, reference: StateSnapshots, *, began: int, allowance: Allowance
+def find_unstable_parts(
+    run: StateSnapshots, reference: StateSnapshots, *, first_fault: int, allowance: Allowance
 ) -> frozenset[str]:
     """Return the components that differ from the baseline's already before the first fault."""
-    found: set[str] = set()
-    for number, seen in run.all:
-        if number >= began:
+    unstable_names: set[str] = set()
+    for number, snapshot in run.numbered_snapshots:
+        if number >= first_fault:
             break
-        due = reference.by_place.get(place_of(seen))
-        if due is not None and due.components != seen.components:
-            found.update(differing(seen, due, allowance))
-    return frozenset(found)
+        baseline_snapshot = reference.latest_snapshots.get(locate_snapshot(snapshot))
+        if baseline_snapshot is not None and baseline_snapshot.components != snapshot.components:
+            unstable_names.update(find_differing_parts(snapshot, baseline_snapshot, allowance))
+    return frozenset(unstable_names)
 
 
 @dataclass(frozen=True)
-class _Sides:
+class _ResumeParts:
     """The parts that are compared as a rank begins to train in an attempt."""
 
     #: where the baseline's was taken
-    place: StatePlace
-    ours: Mapping[str, Component]
+    state_place: StatePlace
+    actual: Mapping[str, Component]
     #: all parts of the rank there
     baseline: Mapping[str, Component]
     #: those that have a counterpart: with another number of workers, what all ranks have together
-    #: (`whole_parts`)
-    due: Mapping[str, Component]
+    #: (`combine_parts`)
+    expected: Mapping[str, Component]
     #: the run's own state at the commit
-    own: Mapping[str, Component]
+    committed: Mapping[str, Component]
     #: that of a job that begins
-    fresh: Mapping[str, Component]
+    initial: Mapping[str, Component]
 
 
 @dataclass(frozen=True)
-class Beside:
+class ResumeComparison:
     """The state snapshots of the run and of its baseline, from which rows are made."""
 
     run: StateSnapshots
@@ -126,21 +126,23 @@ class Beside:
     resized: frozenset[int] = frozenset()
     #: those that continue from the state of a resized one, which the baseline never had: they are
     #: compared with the state at the commit
-    descended: frozenset[int] = frozenset()
+    resize_descendants: frozenset[int] = frozenset()
 
-    def rows(self, restarts: Sequence[Restart]) -> tuple[Row, ...]:
+    def build_rows(self, restarts: Sequence[Restart]) -> tuple[ResumeRow, ...]:
         """Return the rows of all resumed attempts, the nearest to the cause first in each."""
-        found: list[Row] = []
+        rows: list[ResumeRow] = []
         for restart in restarts:
             keys = (AttemptRank(restart.attempt.index, rank) for rank in restart.attempt.starts)
             entries = [self.run.entries[key] for key in keys if key in self.run.entries]
-            found += sorted((r for entry in entries for r in self._of_rank(*entry)), key=severity)
-        return tuple(found)
+            rows += sorted(
+                (r for entry in entries for r in self._compare_rank(*entry)), key=compute_sort_key
+            )
+        return tuple(rows)
 
-    def _of_rank(self, number: int, seen: StateSeen) -> Iterator[Row]:
+    def _compare_rank(self, number: int, snapshot: StateSeen) -> Iterator[ResumeRow]:
         # What a part is due to be, the first that applies:
         #
-        #   nothing            it proves nothing there (`_is_out`), or its owner is not there at all
+        #   nothing            it proves nothing there (`_is_excluded`), or its owner is not there
         #   another structure  a model of other shapes: the finding is the model, part by part there
         #                      is nothing to compare
         #   the run's own      the state that this run saved, where the baseline never had it, had
@@ -150,169 +152,266 @@ class Beside:
         # Loading what was saved needs no determinism, so the run's own state is due to the last
         # bit where numbers may lie in a tolerance: a norm within it may be that of another epoch's
         # momentum.
-        sides = self._sides(seen)
-        is_resized = seen.attempt in self.resized
-        at = (seen.attempt, seen.rank, seen.epoch, seen.step, number)
-        for name, baseline in sides.baseline.items():
-            mine, mine_before = sides.ours.get(name), sides.own.get(name)
-            due = sides.due.get(name)
+        resume_parts = self._collect_parts(snapshot)
+        is_resized = snapshot.attempt in self.resized
+        row_place = (snapshot.attempt, snapshot.rank, snapshot.epoch, snapshot.step, number)
+        for name, baseline_part in resume_parts.baseline.items():
+            actual_part, committed_part = (
+                resume_parts.actual.get(name),
+                resume_parts.committed.get(name),
+            )
+            expected_part = resume_parts.expected.get(name)
             # A part is not compared, or judged by the run's own state at the commit, or by the
             # baseline's at the same place.
-            is_out = due is None or self._is_out(seen, mine, due, is_own=mine_before is not None)
-            other = self._restructured(seen, sides) if name.startswith("model") else None
-            if other is not None and is_elsewhere(baseline, sides.ours) and not is_out:
-                yield Row(*at, "model", "different", other, baseline, is_restructured=True)
+            is_excluded = expected_part is None or self._is_excluded(
+                snapshot, actual_part, expected_part, has_committed=committed_part is not None
+            )
+            restructured_model = (
+                self._find_restructured_model(snapshot, resume_parts)
+                if name.startswith("model")
+                else None
+            )
+            if (
+                restructured_model is not None
+                and lacks_owner(baseline_part, resume_parts.actual)
+                and not is_excluded
+            ):
+                yield ResumeRow(
+                    *row_place,
+                    "model",
+                    "different",
+                    restructured_model,
+                    baseline_part,
+                    is_restructured=True,
+                )
                 continue
-            if is_out or is_elsewhere(baseline, sides.ours):
-                yield Row(*at, name, "not compared", mine, baseline)
+            if is_excluded or lacks_owner(baseline_part, resume_parts.actual):
+                yield ResumeRow(*row_place, name, "not compared", actual_part, baseline_part)
                 continue
-            assert due is not None
-            if mine_before is not None and self._goes_by_own(seen, mine_before, due):
-                row = Row(*at, name, "restored", mine, mine_before, of_own=True)
-                row = replace(row, is_resharded=is_resized and mine_before.share is not None)
-                yield self._by_own(row, sides.fresh.get(name))
+            assert expected_part is not None
+            if committed_part is not None and self._expects_own_state(
+                snapshot, committed_part, expected_part
+            ):
+                row = ResumeRow(
+                    *row_place,
+                    name,
+                    "restored",
+                    actual_part,
+                    committed_part,
+                    expects_own_state=True,
+                )
+                row = replace(row, is_resharded=is_resized and committed_part.share is not None)
+                yield self._judge_by_commit(row, resume_parts.initial.get(name))
             else:
-                place, fresh = sides.place, sides.fresh.get(name)
-                standing = _standing(mine, due, fresh, self.allowance, place)
-                is_resharded = is_resized and due.share is not None
-                row = Row(*at, name, standing, mine, due, is_resharded=is_resharded)
-                yield replace(row, copied_from=self._owner(row)) if row.is_broken else row
+                state_place, initial_part = resume_parts.state_place, resume_parts.initial.get(name)
+                standing = _judge_standing(
+                    actual_part, expected_part, initial_part, self.allowance, state_place
+                )
+                is_resharded = is_resized and expected_part.share is not None
+                row = ResumeRow(
+                    *row_place,
+                    name,
+                    standing,
+                    actual_part,
+                    expected_part,
+                    is_resharded=is_resharded,
+                )
+                yield replace(row, copied_from=self._find_owner(row)) if row.is_broken else row
 
-    def _restructured(self, seen: StateSeen, sides: "_Sides") -> Component | None:
+    def _find_restructured_model(
+        self, snapshot: StateSeen, resume_parts: "_ResumeParts"
+    ) -> Component | None:
         """Return the model of an attempt, if it is the only one here and there, and another."""
-        if seen.attempt in self.resized | self.descended:
+        if snapshot.attempt in self.resized | self.resize_descendants:
             return None
-        here, there = (
+        run_models, baseline_models = (
             [part for name, part in parts.items() if _is_model(name)]
-            for parts in (sides.ours, sides.baseline)
+            for parts in (resume_parts.actual, resume_parts.baseline)
         )
-        if len(here) != 1 or len(there) != 1 or here[0].structure == there[0].structure:
+        if (
+            len(run_models) != 1
+            or len(baseline_models) != 1
+            or run_models[0].structure == baseline_models[0].structure
+        ):
             return None
-        return here[0]
+        return run_models[0]
 
-    def _sides(self, seen: StateSeen) -> "_Sides":
-        place, groups = self._place(seen)
-        there = parts_of(self.reference.by_place.get(place))
-        baseline = {n: part for n, part in there.items() if group_of(n) in groups}
-        ours, own, fresh = parts_of(seen), self._own_before(seen), self.run.fresh(seen.rank)
-        if seen.attempt not in self.resized:
-            own = {**own, **self._own_there(seen)}
-            return _Sides(place, ours, baseline, baseline, own, fresh)
-        whole_there = self.reference.whole_at(*place[1:])
-        due = {n: part for n, part in whole_there.items() if group_of(n) in groups}
-        baseline = baseline or due  # of a rank that the baseline has not
-        sharded = {name for name, part in baseline.items() if part.share is not None}
-        for name in sharded & ours.keys():
-            whole = self.run.whole_entry(seen.attempt).get(name)
-            if whole is not None and (whole.share is not None or holds_nothing(whole)):
-                ours[name] = whole
+    def _collect_parts(self, snapshot: StateSeen) -> "_ResumeParts":
+        state_place, groups = self._find_baseline_place(snapshot)
+        place_parts = index_parts(self.reference.latest_snapshots.get(state_place))
+        baseline_parts = {n: part for n, part in place_parts.items() if find_group(n) in groups}
+        actual_parts, committed_parts, initial_parts = (
+            index_parts(snapshot),
+            self._find_committed_parts(snapshot),
+            self.run.find_initial_parts(snapshot.rank),
+        )
+        if snapshot.attempt not in self.resized:
+            committed_parts = {**committed_parts, **self._find_trained_parts(snapshot)}
+            return _ResumeParts(
+                state_place,
+                actual_parts,
+                baseline_parts,
+                baseline_parts,
+                committed_parts,
+                initial_parts,
+            )
+        combined_parts = self.reference.combine_place_parts(*state_place[1:])
+        expected_parts = {n: part for n, part in combined_parts.items() if find_group(n) in groups}
+        baseline_parts = baseline_parts or expected_parts  # of a rank that the baseline has not
+        sharded_names = {name for name, part in baseline_parts.items() if part.share is not None}
+        for name in sharded_names & actual_parts.keys():
+            combined_part = self.run.combine_entry_parts(snapshot.attempt).get(name)
+            if combined_part is not None and (
+                combined_part.share is not None or holds_nothing(combined_part)
+            ):
+                actual_parts[name] = combined_part
             else:  # of ranks without a common mesh, or not sharded any more
-                due.pop(name, None)
-        whole_fresh = self.run.whole_entry(0)
-        fresh = {n: whole_fresh.get(n, p) if n in sharded else p for n, p in fresh.items()}
-        return _Sides(place, ours, baseline, due, own, fresh)
+                expected_parts.pop(name, None)
+        combined_initial_parts = self.run.combine_entry_parts(0)
+        initial_parts = {
+            n: combined_initial_parts.get(n, p) if n in sharded_names else p
+            for n, p in initial_parts.items()
+        }
+        return _ResumeParts(
+            state_place,
+            actual_parts,
+            baseline_parts,
+            expected_parts,
+            committed_parts,
+            initial_parts,
+        )
 
-    def _place(self, seen: StateSeen) -> tuple[StatePlace, Container[str]]:
+    def _find_baseline_place(self, snapshot: StateSeen) -> tuple[StatePlace, Container[str]]:
         """Return where the baseline's state is due that a rank continued with, and of which groups.
 
         Within an epoch that is the state after the step before. Only model and optimizer are the
         same there: schedules and averages move on after a step, and the next forward draws random
         numbers.
         """
-        place = place_of(seen)
-        if not seen.step or place in self.reference.by_place:
-            return place, GROUPS
-        return place._replace(moment="step"), ("model", "optimizer")
+        state_place = locate_snapshot(snapshot)
+        if not snapshot.step or state_place in self.reference.latest_snapshots:
+            return state_place, GROUPS
+        return state_place._replace(moment="step"), ("model", "optimizer")
 
-    def _is_out(
-        self, seen: StateSeen, mine: Component | None, due: Component, *, is_own: bool
+    def _is_excluded(
+        self,
+        snapshot: StateSeen,
+        actual_part: Component | None,
+        expected_part: Component,
+        *,
+        has_committed: bool,
     ) -> bool:
         """Return whether the value of a part proves nothing."""
-        if is_pending(mine) or is_pending(due):
+        if is_pending(actual_part) or is_pending(expected_part):
             return True
         # With another number of workers a rank has other batches, and draws other numbers.
-        if is_rng(due.name) and (not self.allowance.is_exact or seen.attempt in self.resized):
+        if is_rng(expected_part.name) and (
+            not self.allowance.is_exact or snapshot.attempt in self.resized
+        ):
             return True
-        return not is_own and (due.name in self.unstable or seen.attempt in self.descended)
+        return not has_committed and (
+            expected_part.name in self.unstable or snapshot.attempt in self.resize_descendants
+        )
 
-    def _goes_by_own(self, seen: StateSeen, own: Component, due: Component) -> bool:
+    def _expects_own_state(
+        self, snapshot: StateSeen, committed_part: Component, expected_part: Component
+    ) -> bool:
         """Return whether a part is to be what the run itself had there, and not the baseline's.
 
         Where the run had left its baseline before, another attempt has to answer for that.
         """
-        if own.name in self.unstable or seen.attempt in self.descended:
+        if committed_part.name in self.unstable or snapshot.attempt in self.resize_descendants:
             return True
-        has_left = self.allowance.is_exact and own.digest != due.digest
-        return has_left or self._is_due_exactly(own)
+        has_diverged = self.allowance.is_exact and committed_part.digest != expected_part.digest
+        return has_diverged or self._must_be_exact(committed_part)
 
-    def _is_due_exactly(self, own: Component) -> bool:
+    def _must_be_exact(self, committed_part: Component) -> bool:
         """Return whether a part is due to the last bit although numbers may lie in a tolerance.
 
         Tensors are, however many workers load them.
         """
-        is_tensor = isinstance(own.size, float) and group_of(own.name) in _TENSORS
+        is_tensor = (
+            isinstance(committed_part.size, float) and find_group(committed_part.name) in _TENSORS
+        )
         return is_tensor and not self.allowance.is_exact
 
-    def _by_own(self, row: Row, fresh: Component | None) -> Row:
+    def _judge_by_commit(self, row: ResumeRow, initial_part: Component | None) -> ResumeRow:
         """Judge a part by the run's own state at the commit."""
-        ours, own = row.ours, row.due
-        assert own is not None
-        if not self._is_due_exactly(own):
-            place = StatePlace(row.rank, row.epoch, row.step, "entered")
-            return replace(row, standing=_standing(ours, own, fresh, self.allowance, place))
-        standing = _standing(ours, own, fresh, EXACT)
+        actual_part, committed_part = row.actual, row.expected
+        assert committed_part is not None
+        if not self._must_be_exact(committed_part):
+            state_place = StatePlace(row.rank, row.epoch, row.step, "entered")
+            return replace(
+                row,
+                standing=_judge_standing(
+                    actual_part, committed_part, initial_part, self.allowance, state_place
+                ),
+            )
+        standing = _judge_standing(actual_part, committed_part, initial_part, EXACT)
         # A state that the run had at another time is an old checkpoint, and no rounded one.
-        if standing == "different" and _is_near(ours, own) and not self._was_seen_before(row):
-            return replace(row, standing="not compared", rounded=True)
+        if (
+            standing == "different"
+            and _may_be_rounded(actual_part, committed_part)
+            and not self._had_state_earlier(row)
+        ):
+            return replace(row, standing="not compared", is_rounded=True)
         return replace(row, standing=standing)
 
-    def _was_seen_before(self, row: Row) -> bool:
+    def _had_state_earlier(self, row: ResumeRow) -> bool:
         """Return whether the run itself, on any rank, had this state at another time."""
-        assert row.ours is not None
+        assert row.actual is not None
         return any(
-            part.name == row.component and part.digest == row.ours.digest
-            for number, seen in self.run.all
-            if number < row.number and seen.attempt < row.attempt
-            for part in seen.components
+            part.name == row.component and part.digest == row.actual.digest
+            for number, snapshot in self.run.numbered_snapshots
+            if number < row.number and snapshot.attempt < row.attempt
+            for part in snapshot.components
         )
 
-    def _owner(self, row: Row) -> int | None:
+    def _find_owner(self, row: ResumeRow) -> int | None:
         """Return the rank whose state this is in the baseline, at the same place."""
-        if row.ours is None or not row.ours.digest:
+        if row.actual is None or not row.actual.digest:
             return None
-        for rank in sorted({of for _, of in self.reference.entries} - {row.rank}):
-            seen = self.reference.by_place.get(StatePlace(rank, row.epoch, row.step, "entered"))
-            theirs = parts_of(seen).get(row.component)
-            if theirs is not None and theirs.digest == row.ours.digest:
+        for rank in sorted({other_rank for _, other_rank in self.reference.entries} - {row.rank}):
+            snapshot = self.reference.latest_snapshots.get(
+                StatePlace(rank, row.epoch, row.step, "entered")
+            )
+            baseline_part = index_parts(snapshot).get(row.component)
+            if baseline_part is not None and baseline_part.digest == row.actual.digest:
                 return rank
         return None
 
-    def _own_there(self, seen: StateSeen) -> Mapping[str, Component]:
+    def _find_trained_parts(self, snapshot: StateSeen) -> Mapping[str, Component]:
         """Return the state in which an earlier attempt came to the same place by training.
 
         Of several attempts that did, any may have made the save: one that had the same part counts.
         """
-        found: dict[str, Component] = {}
+        trained_parts: dict[str, Component] = {}
         if not self.allowance.is_exact:
-            return found
-        mine = parts_of(seen)
-        for other in self.run.every_at.get(place_of(seen), ()):
-            if other.attempt >= seen.attempt:
+            return trained_parts
+        actual_parts = index_parts(snapshot)
+        for earlier_snapshot in self.run.snapshots_by_place.get(locate_snapshot(snapshot), ()):
+            if earlier_snapshot.attempt >= snapshot.attempt:
                 continue
             # An attempt that entered there did not come there by training: its state may itself be
             # the one that was loaded wrongly.
-            _, entry = self.run.entries.get(AttemptRank(other.attempt, other.rank), (0, other))
-            if Place(entry.epoch, entry.step) >= Place(other.epoch, other.step):
+            _, entry = self.run.entries.get(
+                AttemptRank(earlier_snapshot.attempt, earlier_snapshot.rank), (0, earlier_snapshot)
+            )
+            if TrainingPlace(entry.epoch, entry.step) >= TrainingPlace(
+                earlier_snapshot.epoch, earlier_snapshot.step
+            ):
                 continue
-            for name, part in parts_of(other).items():
-                is_found = (
-                    name in found and name in mine and found[name].digest == mine[name].digest
+            for name, part in index_parts(earlier_snapshot).items():
+                is_matched = (
+                    name in trained_parts
+                    and name in actual_parts
+                    and trained_parts[name].digest == actual_parts[name].digest
                 )
-                if name not in self.unstable and not is_found:
-                    found[name] = part
-        return found
+                if name not in self.unstable and not is_matched:
+                    trained_parts[name] = part
+        return trained_parts
 
-    def _own_before(self, seen: StateSeen) -> Mapping[str, Component]:
+    def _find_committed_parts(self, snapshot: StateSeen) -> Mapping[str, Component]:
         """Return the run's own state at the commit, for parts that nothing changes in between.
 
         The baseline shows these parts: there the states at the commit and at the entry are equal.
@@ -321,29 +420,36 @@ class Beside:
         # later attempt. In between a right job may draw random numbers, move a schedule, or average
         # weights. Which parts it leaves alone there is read off the baseline, which goes through
         # the same stretch without a restart.
-        before = seen.epoch - 1
-        if seen.attempt in self.resized:
-            last, mine = self.run.whole_left(before)
-            _, theirs = self.reference.whole_left(before)
-            entered = self.reference.whole_at(seen.epoch, 0, "entered")
+        previous_epoch = snapshot.epoch - 1
+        if snapshot.attempt in self.resized:
+            last_attempt, run_parts = self.run.combine_exit_parts(previous_epoch)
+            _, baseline_parts = self.reference.combine_exit_parts(previous_epoch)
+            entry_parts = self.reference.combine_place_parts(snapshot.epoch, 0, "entered")
         else:
-            left = self.run.left.get(RankEpoch(seen.rank, before))
-            last, mine = -1 if left is None else left.attempt, parts_of(left)
-            theirs = parts_of(self.reference.left.get(RankEpoch(seen.rank, before)))
-            due = self.reference.by_place.get(StatePlace(seen.rank, seen.epoch, 0, "entered"))
-            entered = parts_of(due)
+            exit_snapshot = self.run.exit_snapshots.get(RankEpoch(snapshot.rank, previous_epoch))
+            last_attempt, run_parts = (
+                -1 if exit_snapshot is None else exit_snapshot.attempt,
+                index_parts(exit_snapshot),
+            )
+            baseline_parts = index_parts(
+                self.reference.exit_snapshots.get(RankEpoch(snapshot.rank, previous_epoch))
+            )
+            entry_snapshot = self.reference.latest_snapshots.get(
+                StatePlace(snapshot.rank, snapshot.epoch, 0, "entered")
+            )
+            entry_parts = index_parts(entry_snapshot)
         # Within an epoch there is no such pair of looks; and a state that no earlier attempt left
         # is none that this one can have loaded.
-        if seen.step or not 0 <= last < seen.attempt:
+        if snapshot.step or not 0 <= last_attempt < snapshot.attempt:
             return {}
         return {
             name: part
-            for name, part in mine.items()
-            if name in theirs
-            and name in entered
-            and entered[name].digest == theirs[name].digest
-            and (part.share is None) == (theirs[name].share is None)
-            and group_of(name) in _KEPT_TO_THE_ENTRY
+            for name, part in run_parts.items()
+            if name in baseline_parts
+            and name in entry_parts
+            and entry_parts[name].digest == baseline_parts[name].digest
+            and (part.share is None) == (baseline_parts[name].share is None)
+            and find_group(name) in _KEPT_TO_THE_ENTRY
         }
 
 
@@ -352,37 +458,46 @@ def _is_model(name: str) -> bool:
     return re.fullmatch(r"model(\.\d+)?", name) is not None
 
 
-def _standing(
-    ours: Component | None,
-    due: Component,
-    fresh: Component | None,
-    allowance: Allowed,
-    place: StatePlace | None = None,
+def _judge_standing(
+    actual_part: Component | None,
+    expected_part: Component,
+    initial_part: Component | None,
+    allowance: StateTolerance,
+    state_place: StatePlace | None = None,
 ) -> Standing:
-    if agree(ours, due, allowance, place):
+    if are_parts_equal(actual_part, expected_part, allowance, state_place):
         return "restored"
-    if ours is None or holds_nothing(ours):
+    if actual_part is None or holds_nothing(actual_part):
         return "not restored"
     # A norm of zero is that of a part that was just made, such as a momentum before any step.
-    if ours.size == 0.0 or (fresh is not None and agree(ours, fresh, allowance)):
+    if actual_part.size == 0.0 or (
+        initial_part is not None and are_parts_equal(actual_part, initial_part, allowance)
+    ):
         return "reset"
     return "different"
 
 
-def _is_near(ours: Component | None, own: Component) -> bool:
+def _may_be_rounded(actual_part: Component | None, committed_part: Component) -> bool:
     """Return whether a state may be the other one in fewer bits: that changes its norm a little."""
     # As near as bfloat16 rounds. A right job may save in fewer bits, and what it loads then has
     # neither the digest nor any state that the run ever had: in doubt, and no finding.
-    if ours is None or not isinstance(ours.size, float) or not isinstance(own.size, float):
+    if (
+        actual_part is None
+        or not isinstance(actual_part.size, float)
+        or not isinstance(committed_part.size, float)
+    ):
         return False
-    return 0 < abs(ours.size - own.size) <= _ROUNDED * abs(own.size)
+    return 0 < abs(actual_part.size - committed_part.size) <= _ROUNDED * abs(committed_part.size)
 
 
 # -- from scratch ----------------------------------------------------------------------------------
 
 
-def began_anew(
-    restart: Restart, rows: Sequence[Row], run: StateSnapshots, reference: Lineage | None
+def starts_from_scratch(
+    restart: Restart,
+    rows: Sequence[ResumeRow],
+    snapshots: StateSnapshots,
+    reference: Lineage | None,
 ) -> bool:
     """Return whether an attempt trained from scratch, by its state, or else by its losses.
 
@@ -392,28 +507,30 @@ def began_anew(
     beginning, did as well.
     """
     starts = restart.attempt.starts.values()
-    if any(start.moved and start.place == START for start in starts):
+    if any(start.has_moved and start.training_place == START for start in starts):
         return True
-    mine = [
+    attempt_rows = [
         row for row in rows if row.attempt == restart.attempt.index and not is_rng(row.component)
     ]
-    models = [row for row in mine if row.group == "model"]
+    models = [row for row in attempt_rows if row.group == "model"]
     if models:
         return all(row.standing == "reset" for row in models) and all(
-            _is_fresh(r, run) for r in mine
+            _is_initial(r, snapshots) for r in attempt_rows
         )
-    if reference is None or restart.attempt.place in (None, START):
+    if reference is None or restart.attempt.training_place in (None, START):
         return False
-    firsts = restart.attempt.first_steps
-    return bool(firsts) and all(_repeats_epoch_0(restart, rank, reference) for rank in firsts)
+    first_steps = restart.attempt.first_step_event_numbers
+    return bool(first_steps) and all(
+        _repeats_epoch_0(restart, rank, reference) for rank in first_steps
+    )
 
 
-def _is_fresh(row: Row, run: StateSnapshots) -> bool:
+def _is_initial(row: ResumeRow, snapshots: StateSnapshots) -> bool:
     if row.group in ("optimizer settings", "gradients") or row.standing == "not compared":
         return True
     if row.standing == "restored":
-        return holds_nothing(row.due) or agree(
-            run.fresh(row.rank).get(row.component), row.due, EXACT
+        return holds_nothing(row.expected) or are_parts_equal(
+            snapshots.find_initial_parts(row.rank).get(row.component), row.expected, EXACT
         )
     return row.standing != "different"
 
@@ -422,6 +539,13 @@ def _repeats_epoch_0(restart: Restart, rank: int, reference: Lineage) -> bool:
     start = restart.attempt.starts.get(rank)
     if start is None:
         return False
-    ours = restart.attempt.steps_of(rank, start.epoch).losses
-    first, due = (reference.steps_of(rank, of).losses[: len(ours)] for of in (0, start.epoch))
-    return bool(ours) and all(ours) and ours == first and ours != due
+    run_losses = restart.attempt.select_steps(rank, start.epoch).losses
+    first_losses, expected_losses = (
+        reference.select_steps(rank, epoch).losses[: len(run_losses)] for epoch in (0, start.epoch)
+    )
+    return (
+        bool(run_losses)
+        and all(run_losses)
+        and run_losses == first_losses
+        and run_losses != expected_losses
+    )

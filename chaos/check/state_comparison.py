@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.compare import Tally, compare
+from chaos.check.compare import PairTally, compare_pairs
 from chaos.check.state_snapshots import (
     MOMENTS,
     StateSnapshots,
-    counterparts,
     holds_nothing,
     is_rng,
-    place_of,
+    locate_snapshot,
+    pair_parts,
 )
 from chaos.model.event import Component, StateSeen
-from chaos.model.events.state import GROUPS, group_of
+from chaos.model.events.state import GROUPS, find_group
 from chaos.model.places import RankName, StatePlace
 
 
@@ -30,21 +30,21 @@ class PartPair:
 
     #: its event
     number: int
-    at: StatePlace
-    ours: Component
-    due: Component
+    state_place: StatePlace
+    actual: Component
+    expected: Component
 
     @property
     def name(self) -> RankName:
         """The rank and the part; it repeats itself on a rank, or does not."""
-        return RankName(self.at.rank, self.due.name)
+        return RankName(self.state_place.rank, self.expected.name)
 
     @property
     def order(self) -> tuple[Any, ...]:
         """Its place in training, then its distance from the cause: the first has the least."""
-        rank, epoch, step, moment = self.at
-        group = GROUPS.index(group_of(self.due.name))
-        return epoch, step, MOMENTS.index(moment), group, self.due.name, rank
+        rank, epoch, step, moment = self.state_place
+        group_index = GROUPS.index(find_group(self.expected.name))
+        return epoch, step, MOMENTS.index(moment), group_index, self.expected.name, rank
 
 
 @dataclass(frozen=True)
@@ -61,29 +61,29 @@ class StateComparison:
     #: those that are in the baseline at places where the run has them not
     missing: frozenset[str]
 
-    def of(self, groups: Collection[str]) -> "StateComparison":
+    def select_groups(self, groups: Collection[str]) -> "StateComparison":
         """Return the comparison of some groups; all of it where none of them was compared."""
-        kept = frozenset(name for name in self.names if group_of(name) in groups)
-        if not kept:
+        selected_names = frozenset(name for name in self.names if find_group(name) in groups)
+        if not selected_names:
             return self
         return replace(
             self,
-            differing=[pair for pair in self.differing if pair.due.name in kept],
-            unproven=self.unproven & kept,
-            missing=frozenset(name for name in self.missing if group_of(name) in groups),
+            differing=[pair for pair in self.differing if pair.expected.name in selected_names],
+            unproven=self.unproven & selected_names,
+            missing=frozenset(name for name in self.missing if find_group(name) in groups),
         )
 
     @property
-    def first(self) -> Sequence[PartPair]:
+    def earliest_differences(self) -> Sequence[PartPair]:
         """The part that differs first, on all ranks where it does there; empty without one."""
         if not self.differing:
             return ()
-        first = min(self.differing, key=lambda differing: differing.order)
-        at = (*first.at[1:], first.due.name)
-        return [a for a in self.differing if (*a.at[1:], a.due.name) == at]
+        first_pair = min(self.differing, key=lambda pair: pair.order)
+        first_key = (*first_pair.state_place[1:], first_pair.expected.name)
+        return [a for a in self.differing if (*a.state_place[1:], a.expected.name) == first_key]
 
 
-def states_of(analysis: RunAnalysis) -> StateComparison | None:
+def compare_states(analysis: RunAnalysis) -> StateComparison | None:
     """Compare the state in surviving work with the baseline's; None where it need not be equal.
 
     The control is the state before the fault, and in further clean runs.
@@ -91,60 +91,84 @@ def states_of(analysis: RunAnalysis) -> StateComparison | None:
     if analysis.reference is None or not analysis.allowance.is_exact:
         return None
     reference, lineage = analysis.reference.snapshots, analysis.run.lineage
-    before = [seen for number, seen in analysis.run.snapshots.all if number < analysis.began]
-    others = (seen for tables in analysis.repeats for _, seen in tables.snapshots.all)
-    control = Tally.of(_control([*before, *others], reference), _same)
-    out = analysis.unstable | {pair.due.name for pair in control.differing}
+    early_snapshots = [
+        snapshot
+        for number, snapshot in analysis.run.snapshots.numbered_snapshots
+        if number < analysis.fault_start
+    ]
+    repeat_snapshots = (
+        snapshot
+        for tables in analysis.repeats
+        for _, snapshot in tables.snapshots.numbered_snapshots
+    )
+    control = PairTally.from_pairs(
+        _build_control([*early_snapshots, *repeat_snapshots], reference), _is_same
+    )
+    excluded_names = analysis.unstable_components | {
+        pair.expected.name for pair in control.differing_pairs
+    }
     pairs, missing = list[PartPair](), set[str]()
-    for number, seen in analysis.run.snapshots.all:
-        if seen.attempt in analysis.resized or not lineage.survives(seen):
+    for number, snapshot in analysis.run.snapshots.numbered_snapshots:
+        if snapshot.attempt in analysis.resized_attempts or not lineage.is_surviving(snapshot):
             continue
-        for ours, due in counterparts(seen, reference.by_place.get(place_of(seen))):
-            if is_rng(due.name) or due.name in out:
+        for actual_part, expected_part in pair_parts(
+            snapshot, reference.latest_snapshots.get(locate_snapshot(snapshot))
+        ):
+            if is_rng(expected_part.name) or expected_part.name in excluded_names:
                 continue
-            if ours is None:
-                missing.add(due.name)
+            if actual_part is None:
+                missing.add(expected_part.name)
             else:
-                pairs.append(PartPair(number, place_of(seen), ours, due))
-    found = compare(pairs, _same, control=control)
+                pairs.append(
+                    PartPair(number, locate_snapshot(snapshot), actual_part, expected_part)
+                )
+    comparison = compare_pairs(pairs, _is_same, control=control)
     return StateComparison(
-        compared=found.compared,
-        names=frozenset(pair.due.name for pair in pairs),
-        differing=found.proven.differing,
-        unproven=frozenset(pair.due.name for pair in pairs if pair.name in found.unproven),
+        compared=comparison.compared_count,
+        names=frozenset(pair.expected.name for pair in pairs),
+        differing=comparison.proven.differing_pairs,
+        unproven=frozenset(
+            pair.expected.name for pair in pairs if pair.name in comparison.unproven_names
+        ),
         missing=frozenset(missing),
     )
 
 
-def _control(clean: Iterable[StateSeen], reference: StateSnapshots) -> Iterator[PartPair]:
+def _build_control(snapshots: Iterable[StateSeen], reference: StateSnapshots) -> Iterator[PartPair]:
     """Yield the parts of clean runs; one that never moved in the baseline proves nothing yet."""
-    moving = _moving(reference)
-    for seen in clean:
-        first = reference.fresh(seen.rank)
-        for ours, due in counterparts(seen, reference.by_place.get(place_of(seen))):
-            if ours is None:
+    moving_parts = _find_moving_parts(reference)
+    for snapshot in snapshots:
+        initial_parts = reference.find_initial_parts(snapshot.rank)
+        for actual_part, expected_part in pair_parts(
+            snapshot, reference.latest_snapshots.get(locate_snapshot(snapshot))
+        ):
+            if actual_part is None:
                 continue
-            pair = PartPair(0, place_of(seen), ours, due)
+            pair = PartPair(0, locate_snapshot(snapshot), actual_part, expected_part)
             # Equal parts prove that a part repeats itself only once it has moved: before the first
             # step every part is equal to the baseline's, whether it is random or not. A difference
             # is proof at any time.
-            if not _same(pair) or pair.name not in moving or due != first.get(due.name):
+            if (
+                not _is_same(pair)
+                or pair.name not in moving_parts
+                or expected_part != initial_parts.get(expected_part.name)
+            ):
                 yield pair
 
 
-def _moving(reference: StateSnapshots) -> frozenset[RankName]:
+def _find_moving_parts(reference: StateSnapshots) -> frozenset[RankName]:
     """Return the parts that change over the places of the baseline."""
-    first: dict[RankName, str] = {}
-    found = set()
-    for _, seen in reference.all:
-        for part in seen.components:
-            name = RankName(seen.rank, part.name)
-            if first.setdefault(name, part.digest) != part.digest:
-                found.add(name)
-    return frozenset(found)
+    first_digests: dict[RankName, str] = {}
+    moving_parts = set()
+    for _, snapshot in reference.numbered_snapshots:
+        for part in snapshot.components:
+            name = RankName(snapshot.rank, part.name)
+            if first_digests.setdefault(name, part.digest) != part.digest:
+                moving_parts.add(name)
+    return frozenset(moving_parts)
 
 
-def _same(pair: PartPair) -> bool:
-    if holds_nothing(pair.ours) or holds_nothing(pair.due):
-        return holds_nothing(pair.ours) and holds_nothing(pair.due)
-    return pair.ours.digest == pair.due.digest
+def _is_same(pair: PartPair) -> bool:
+    if holds_nothing(pair.actual) or holds_nothing(pair.expected):
+        return holds_nothing(pair.actual) and holds_nothing(pair.expected)
+    return pair.actual.digest == pair.expected.digest

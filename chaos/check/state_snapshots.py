@@ -27,14 +27,16 @@ _Owner: TypeAlias = tuple[int, str, str, int, int]
 _NUMBERED = re.compile(r"(model\.rest|model\.buffers|model|optimizer|schedule)(\.\d+)?(\..*)?")
 
 
-class Allowed(Protocol):
+class StateTolerance(Protocol):
     """The part of a plan's tolerance that is needed to compare states."""
 
     @property
     def is_exact(self) -> bool:
         """Whether everything must be equal to the last bit."""
 
-    def allows_size(self, name: str, place: StatePlace | None, ours: float, due: float) -> bool:
+    def allows_size(
+        self, name: str, state_place: StatePlace | None, run_size: float, baseline_size: float
+    ) -> bool:
         """Return whether the size of a part of the state is within the tolerance."""
 
 
@@ -44,165 +46,208 @@ class StateSnapshots:
 
     history: History
     #: the snapshots after which parts are named
-    like: "StateSnapshots | None" = None
+    naming_source: "StateSnapshots | None" = None
 
     @cached_property
-    def all(self) -> tuple[tuple[int, StateSeen], ...]:
-        return tuple((number, self._named(seen)) for number, seen in self.history.of(StateSeen))
+    def numbered_snapshots(self) -> tuple[tuple[int, StateSeen], ...]:
+        return tuple(
+            (number, self._unify_names(snapshot))
+            for number, snapshot in self.history.select_events(StateSeen)
+        )
 
     @cached_property
-    def owners(self) -> dict[_Owner, str]:
+    def owner_names(self) -> dict[_Owner, str]:
         """The name of each owner of parts that was seen so far."""
-        if self.like is None:
+        if self.naming_source is None:
             return {}
-        assert self.like.all is not None  # its owners are named as its snapshots are read
-        return dict(self.like.owners)
+        assert (
+            self.naming_source.numbered_snapshots is not None
+        )  # its owners are named as its snapshots are read
+        return dict(self.naming_source.owner_names)
 
-    def _named(self, seen: StateSeen) -> StateSeen:
-        names = {before: self._name_of(owner, before) for before, owner in owners_in(seen)}
-        if all(before == name for before, name in names.items()):
-            return seen
-        parts = tuple(_renamed(part, names) for part in seen.components)
-        return msgspec.structs.replace(seen, components=parts)
+    def _unify_names(self, snapshot: StateSeen) -> StateSeen:
+        new_names = {
+            original_name: self._choose_name(owner, original_name)
+            for original_name, owner in find_owners(snapshot)
+        }
+        if all(original_name == name for original_name, name in new_names.items()):
+            return snapshot
+        parts = tuple(_rename_part(part, new_names) for part in snapshot.components)
+        return msgspec.structs.replace(snapshot, components=parts)
 
-    def _name_of(self, owner: _Owner, before: str) -> str:
-        name = self.owners.get(owner)
+    def _choose_name(self, owner: _Owner, original_name: str) -> str:
+        name = self.owner_names.get(owner)
         if name is None:
             rank, base, *_ = owner
-            taken = {name for other, name in self.owners.items() if other[0] == rank}
-            every = (base, *(f"{base}.{index}" for index in range(1, len(taken) + 1)))
-            free = (name for name in every if name not in taken)
-            name = self.owners[owner] = before if before not in taken else next(free)
+            taken_names = {
+                name for other_owner, name in self.owner_names.items() if other_owner[0] == rank
+            }
+            candidates = (base, *(f"{base}.{index}" for index in range(1, len(taken_names) + 1)))
+            free_names = (name for name in candidates if name not in taken_names)
+            name = self.owner_names[owner] = (
+                original_name if original_name not in taken_names else next(free_names)
+            )
         return name
 
     @cached_property
-    def by_place(self) -> Mapping[StatePlace, StateSeen]:
+    def latest_snapshots(self) -> Mapping[StatePlace, StateSeen]:
         """The last snapshot at each place, of any attempt."""
-        return {place: seen[-1] for place, seen in self.every_at.items()}
+        return {
+            state_place: snapshots[-1] for state_place, snapshots in self.snapshots_by_place.items()
+        }
 
     @cached_property
-    def every_at(self) -> Mapping[StatePlace, Sequence[StateSeen]]:
+    def snapshots_by_place(self) -> Mapping[StatePlace, Sequence[StateSeen]]:
         """The snapshots of all attempts at each place, in order."""
-        found: dict[StatePlace, list[StateSeen]] = {}
-        for _, seen in self.all:
-            found.setdefault(place_of(seen), []).append(seen)
-        return found
+        groups: dict[StatePlace, list[StateSeen]] = {}
+        for _, snapshot in self.numbered_snapshots:
+            groups.setdefault(locate_snapshot(snapshot), []).append(snapshot)
+        return groups
 
     @cached_property
     def entries(self) -> Mapping[AttemptRank, tuple[int, StateSeen]]:
         """The first entry into training of each rank of each attempt."""
-        found: dict[AttemptRank, tuple[int, StateSeen]] = {}
-        for number, seen in self.all:
-            if seen.moment == "entered":
-                found.setdefault(AttemptRank(seen.attempt, seen.rank), (number, seen))
-        return found
+        first_entries: dict[AttemptRank, tuple[int, StateSeen]] = {}
+        for number, snapshot in self.numbered_snapshots:
+            if snapshot.moment == "entered":
+                first_entries.setdefault(
+                    AttemptRank(snapshot.attempt, snapshot.rank), (number, snapshot)
+                )
+        return first_entries
 
     @cached_property
-    def left(self) -> Mapping[RankEpoch, StateSeen]:
+    def exit_snapshots(self) -> Mapping[RankEpoch, StateSeen]:
         """The state in which each rank left an epoch: the last attempt's."""
-        return {RankEpoch(s.rank, s.epoch): s for _, s in self.all if s.moment == "left"}
+        return {
+            RankEpoch(s.rank, s.epoch): s for _, s in self.numbered_snapshots if s.moment == "left"
+        }
 
     @cached_property
-    def names(self) -> frozenset[str]:
+    def part_names(self) -> frozenset[str]:
         """The name of every component that was ever seen."""
-        return frozenset(part.name for _, seen in self.all for part in seen.components)
+        return frozenset(
+            part.name for _, snapshot in self.numbered_snapshots for part in snapshot.components
+        )
 
-    def whole_at(self, epoch: int, step: int, moment: str) -> dict[str, Component]:
-        """Return the parts of all ranks together at a place, of any attempt (see `whole_parts`)."""
+    def combine_place_parts(self, epoch: int, step: int, moment: str) -> dict[str, Component]:
+        """Return the parts of all ranks together at a place, of any attempt (`combine_parts`)."""
         ranks = {rank for _, rank in self.entries}
-        seen = (self.by_place.get(StatePlace(rank, epoch, step, moment)) for rank in ranks)
-        return whole_parts([each for each in seen if each is not None])
+        snapshots = (
+            self.latest_snapshots.get(StatePlace(rank, epoch, step, moment)) for rank in ranks
+        )
+        return combine_parts([snapshot for snapshot in snapshots if snapshot is not None])
 
-    def whole_entry(self, attempt: int) -> dict[str, Component]:
+    def combine_entry_parts(self, attempt: int) -> dict[str, Component]:
         """Return the parts of all ranks together as an attempt began to train."""
-        return whole_parts([seen for (of, _), (_, seen) in self.entries.items() if of == attempt])
+        return combine_parts(
+            [
+                snapshot
+                for (entry_attempt, _), (_, snapshot) in self.entries.items()
+                if entry_attempt == attempt
+            ]
+        )
 
-    def whole_left(self, epoch: int) -> tuple[int, dict[str, Component]]:
+    def combine_exit_parts(self, epoch: int) -> tuple[int, dict[str, Component]]:
         """Return the last attempt that left an epoch, -1 without one, and its ranks' parts."""
-        last = max((s.attempt for (_, of), s in self.left.items() if of == epoch), default=-1)
-        of_last = [s for (_, of), s in self.left.items() if of == epoch and s.attempt == last]
-        return last, whole_parts(of_last)
+        last_attempt = max(
+            (
+                s.attempt
+                for (_, exit_epoch), s in self.exit_snapshots.items()
+                if exit_epoch == epoch
+            ),
+            default=-1,
+        )
+        last_snapshots = [
+            s
+            for (_, exit_epoch), s in self.exit_snapshots.items()
+            if exit_epoch == epoch and s.attempt == last_attempt
+        ]
+        return last_attempt, combine_parts(last_snapshots)
 
-    def fresh(self, rank: int) -> Mapping[str, Component]:
+    def find_initial_parts(self, rank: int) -> Mapping[str, Component]:
         """Return the state with which a rank begins training from scratch."""
-        first = self.entries.get(AttemptRank(0, rank))
-        if first is None or (first[1].epoch, first[1].step) != START:
+        first_entry = self.entries.get(AttemptRank(0, rank))
+        if first_entry is None or (first_entry[1].epoch, first_entry[1].step) != START:
             return {}
-        return parts_of(first[1])
+        return index_parts(first_entry[1])
 
 
-def place_of(seen: StateSeen) -> StatePlace:
+def locate_snapshot(snapshot: StateSeen) -> StatePlace:
     """Return the place and the moment of a snapshot."""
-    return StatePlace(seen.rank, seen.epoch, seen.step, seen.moment)
+    return StatePlace(snapshot.rank, snapshot.epoch, snapshot.step, snapshot.moment)
 
 
-def parts_of(seen: StateSeen | None) -> dict[str, Component]:
+def index_parts(snapshot: StateSeen | None) -> dict[str, Component]:
     """Return a state's components by name."""
-    return {} if seen is None else {part.name: part for part in seen.components}
+    return {} if snapshot is None else {part.name: part for part in snapshot.components}
 
 
-def whole_parts(ranks: Sequence[StateSeen]) -> dict[str, Component]:
+def combine_parts(snapshots: Sequence[StateSeen]) -> dict[str, Component]:
     """Return the parts that ranks have together, whatever their number.
 
     A sharded part is the sum of its shares, if these are the whole. Another part is that of every
     rank that has it, if it is the same on all. A rank's own is in neither case.
     """
-    names = dict.fromkeys(part.name for seen in ranks for part in seen.components)
-    by_rank = [parts_of(seen) for seen in ranks]
-    found = (_whole([parts[name] for parts in by_rank if name in parts]) for name in names)
-    return {part.name: part for part in found if part is not None}
+    names = dict.fromkeys(part.name for snapshot in snapshots for part in snapshot.components)
+    parts_by_rank = [index_parts(snapshot) for snapshot in snapshots]
+    combined_parts = (
+        _combine_shares([parts[name] for parts in parts_by_rank if name in parts]) for name in names
+    )
+    return {part.name: part for part in combined_parts if part is not None}
 
 
-def _whole(parts: Sequence[Component]) -> Component | None:
+def _combine_shares(parts: Sequence[Component]) -> Component | None:
     # Shares add up to the whole only if each element is held once: ranks without a common mesh hold
     # more, or less, which the number of elements shows. Nothing is known of the whole then.
-    first = parts[0]
-    if first.share is None:
-        return first if all(part.digest == first.digest for part in parts) else None
+    first_part = parts[0]
+    if first_part.share is None:
+        return first_part if all(part.digest == first_part.digest for part in parts) else None
     shares = [part.share for part in parts if part.share is not None]
-    if any(share.of != sum(s.elements for s in shares) for share in shares):
+    if any(share.whole_elements != sum(s.elements for s in shares) for share in shares):
         return None
-    total = sum(int(share.sum, 16) for share in shares) % 2**64
+    digest_sum = sum(int(share.sum, 16) for share in shares) % 2**64
     norm = sqrt(sum(float(share.squares) for share in shares))
     return msgspec.structs.replace(
-        first, digest=f"{total:016x}", size=norm if isfinite(norm) else str(norm)
+        first_part, digest=f"{digest_sum:016x}", size=norm if isfinite(norm) else str(norm)
     )
 
 
-def owner_of(name: str) -> str:
+def parse_owner(name: str) -> str:
     """Return the owner of a part, by its name: `optimizer.1` of `optimizer.1.lr`."""
     match = _NUMBERED.fullmatch(name)
     return name if match is None else match[1] + (match[2] or "")
 
 
-def is_elsewhere(part: Component, others: Mapping[str, Component]) -> bool:
+def lacks_owner(part: Component, other_parts: Mapping[str, Component]) -> bool:
     """Return whether the others lack a part's owner altogether: then it cannot be lost."""
-    owner = owner_of(part.name)
-    return bool(part.structure) and all(owner_of(name) != owner for name in others)
+    owner = parse_owner(part.name)
+    return bool(part.structure) and all(parse_owner(name) != owner for name in other_parts)
 
 
-def owners_in(seen: StateSeen) -> Iterator[tuple[str, _Owner]]:
+def find_owners(snapshot: StateSeen) -> Iterator[tuple[str, _Owner]]:
     """Yield each owner of parts, with the name that the worker gave it."""
     # A worker numbers owners by the order in which they were made, which differs between attempts:
     # an optimizer of an earlier phase, or a model that was tried out, shifts the numbers. So an
     # owner is known by its kind and structure, and among equals by its place and their count.
-    found = {owner_of(part.name): part.structure for part in seen.components if part.structure}
-    kinds = {name: (_base(name), structure) for name, structure in found.items()}
-    count, met = Counter(kinds.values()), Counter[tuple[str, str]]()
+    structures = {
+        parse_owner(part.name): part.structure for part in snapshot.components if part.structure
+    }
+    kinds = {name: (_parse_base(name), structure) for name, structure in structures.items()}
+    total_counts, counts_so_far = Counter(kinds.values()), Counter[tuple[str, str]]()
     for name, kind in kinds.items():
-        yield name, (seen.rank, *kind, met[kind], count[kind])
-        met[kind] += 1
+        yield name, (snapshot.rank, *kind, counts_so_far[kind], total_counts[kind])
+        counts_so_far[kind] += 1
 
 
-def _base(owner: str) -> str:
+def _parse_base(owner: str) -> str:
     match = _NUMBERED.fullmatch(owner)
     return owner if match is None else match[1]
 
 
-def _renamed(part: Component, names: Mapping[str, str]) -> Component:
+def _rename_part(part: Component, names: Mapping[str, str]) -> Component:
     if not part.structure:
         return part
-    owner = owner_of(part.name)
+    owner = parse_owner(part.name)
     name = names.get(owner, owner) + part.name.removeprefix(owner)
     return part if name == part.name else msgspec.structs.replace(part, name=name)
 
@@ -222,39 +267,47 @@ def is_pending(part: Component | None) -> bool:
     return part is not None and part.pending
 
 
-def counterparts(
-    ours: StateSeen, due: StateSeen | None
+def pair_parts(
+    run_snapshot: StateSeen, baseline_snapshot: StateSeen | None
 ) -> Iterator[tuple[Component | None, Component]]:
     """Yield the baseline's parts at a place, each with ours, unless they prove nothing."""
-    mine = parts_of(ours)
-    for part in () if due is None else due.components:
-        own = mine.get(part.name)
-        if not (is_pending(part) or is_pending(own) or is_elsewhere(part, mine)):
-            yield own, part
+    run_parts = index_parts(run_snapshot)
+    for part in () if baseline_snapshot is None else baseline_snapshot.components:
+        run_part = run_parts.get(part.name)
+        if not (is_pending(part) or is_pending(run_part) or lacks_owner(part, run_parts)):
+            yield run_part, part
 
 
-def agree(
-    ours: Component | None,
-    due: Component | None,
-    allowance: Allowed,
-    place: StatePlace | None = None,
+def are_parts_equal(
+    actual_part: Component | None,
+    expected_part: Component | None,
+    allowance: StateTolerance,
+    state_place: StatePlace | None = None,
 ) -> bool:
     """Return whether a component is the baseline's: to the last bit, or in size nearly."""
-    if holds_nothing(ours) or holds_nothing(due):
-        return holds_nothing(ours) and holds_nothing(due)
-    assert ours is not None
-    assert due is not None
-    if ours.digest == due.digest:
+    if holds_nothing(actual_part) or holds_nothing(expected_part):
+        return holds_nothing(actual_part) and holds_nothing(expected_part)
+    assert actual_part is not None
+    assert expected_part is not None
+    if actual_part.digest == expected_part.digest:
         return True
     # Within a tolerance digests say nothing, and the size must do: the norm of tensors. What has no
     # size, such as a generator, is not equal then, and callers leave it out.
-    if allowance.is_exact or not isinstance(ours.size, float) or not isinstance(due.size, float):
-        return not allowance.is_exact and ours.size == due.size
-    return allowance.allows_size(due.name, place, ours.size, due.size)
+    if (
+        allowance.is_exact
+        or not isinstance(actual_part.size, float)
+        or not isinstance(expected_part.size, float)
+    ):
+        return not allowance.is_exact and actual_part.size == expected_part.size
+    return allowance.allows_size(
+        expected_part.name, state_place, actual_part.size, expected_part.size
+    )
 
 
-def differing(ours: StateSeen, due: StateSeen, allowance: Allowed) -> Iterator[str]:
+def find_differing_parts(
+    run_snapshot: StateSeen, baseline_snapshot: StateSeen, allowance: StateTolerance
+) -> Iterator[str]:
     """Yield the components of the baseline's state that differ in ours."""
-    for mine, part in counterparts(ours, due):
-        if not agree(mine, part, allowance, place_of(due)):
+    for run_part, part in pair_parts(run_snapshot, baseline_snapshot):
+        if not are_parts_equal(run_part, part, allowance, locate_snapshot(baseline_snapshot)):
             yield part.name

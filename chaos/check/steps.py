@@ -55,32 +55,36 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     def samples(self) -> list[str] | None:
         """The digests of its samples, in order; None where they are not known."""
         text = None if self.done.inputs is None else self.done.inputs.samples
-        return None if text is None else [text[at : at + _HEX] for at in range(0, len(text), _HEX)]
+        return (
+            None
+            if text is None
+            else [text[start : start + _HEX] for start in range(0, len(text), _HEX)]
+        )
 
 
 class Steps(tuple[Step, ...]):  # noqa: SLOT001 (its columns are kept with it)
     """Steps in order, and their columns; each is made when it is first read."""
 
     @cached_property
-    def by_epoch(self) -> Mapping[RankEpoch, "Steps"]:
+    def steps_by_epoch(self) -> Mapping[RankEpoch, "Steps"]:
         """The steps of each rank in each epoch."""
         # Bare tuples: this runs once for each step, and they are made five times as fast.
-        found: dict[tuple[int, int], list[Step]] = {}
+        groups: dict[tuple[int, int], list[Step]] = {}
         for step in self:
             key = (step.done.rank, step.done.epoch)
-            if key in found:
-                found[key].append(step)
+            if key in groups:
+                groups[key].append(step)
             else:
-                found[key] = [step]
-        return {RankEpoch(*key): Steps(steps) for key, steps in found.items()}
+                groups[key] = [step]
+        return {RankEpoch(*key): Steps(steps) for key, steps in groups.items()}
 
     @cached_property
-    def by_rank(self) -> Mapping[int, Sequence[Step]]:
+    def steps_by_rank(self) -> Mapping[int, Sequence[Step]]:
         """The steps of each rank."""
-        found: dict[int, list[Step]] = {}
-        for (rank, _), steps in self.by_epoch.items():
-            found.setdefault(rank, []).extend(steps)
-        return found
+        groups: dict[int, list[Step]] = {}
+        for (rank, _), steps in self.steps_by_epoch.items():
+            groups.setdefault(rank, []).extend(steps)
+        return groups
 
     @cached_property
     def numbers(self) -> Sequence[int]:
@@ -116,33 +120,42 @@ NO_STEPS = Steps()
 
 def count_samples(steps: Iterable[Step]) -> Counter[str] | None:
     """Return the samples of steps, counted; None if those of one step are not known."""
-    found: Counter[str] = Counter()
+    sample_counts: Counter[str] = Counter()
     for step in steps:
-        mine = step.samples
-        if mine is None:
+        step_samples = step.samples
+        if step_samples is None:
             return None
-        found.update(mine)
-    return found
+        sample_counts.update(step_samples)
+    return sample_counts
 
 
-def steps_by_attempt(history: History) -> Mapping[int, Steps]:
+def group_steps_by_attempt(history: History) -> Mapping[int, Steps]:
     """Return the steps of each attempt; made once of a history, however many runs it serves."""
-    return history.once("steps", lambda: _by_attempt(history))
+    return history.compute_once("steps", lambda: _build_attempt_steps(history))
 
 
-def _by_attempt(history: History) -> dict[int, Steps]:
-    resolved = {(e.attempt, e.rank, e.epoch, e.step): e for _, e in history.of(LossResolved)}
-    found: dict[int, list[Step]] = {}
-    for number, done in history.of(StepDone):
-        later = None
-        if resolved:
-            later = resolved.get((done.attempt, done.rank, done.epoch, done.step))
-        step = Step(number, done if later is None else _resolved(done, later))
-        found.setdefault(done.attempt, []).append(step)
-    return {attempt: Steps(steps) for attempt, steps in sorted(found.items())}
+def _build_attempt_steps(history: History) -> dict[int, Steps]:
+    resolutions = {
+        (e.attempt, e.rank, e.epoch, e.step): e for _, e in history.select_events(LossResolved)
+    }
+    groups: dict[int, list[Step]] = {}
+    for number, step_event in history.select_events(StepDone):
+        resolution = None
+        if resolutions:
+            resolution = resolutions.get(
+                (step_event.attempt, step_event.rank, step_event.epoch, step_event.step)
+            )
+        step = Step(
+            number,
+            step_event if resolution is None else _add_resolved_values(step_event, resolution),
+        )
+        groups.setdefault(step_event.attempt, []).append(step)
+    return {attempt: Steps(steps) for attempt, steps in sorted(groups.items())}
 
 
-def _resolved(done: StepDone, later: LossResolved) -> StepDone:
+def _add_resolved_values(step_event: StepDone, resolution: LossResolved) -> StepDone:
     """Return the event of a step with what could be read only later."""
-    losses = later.losses if done.losses is None else done.losses
-    return msgspec.structs.replace(done, losses=losses, inputs=done.inputs or later.inputs)
+    losses = resolution.losses if step_event.losses is None else step_event.losses
+    return msgspec.structs.replace(
+        step_event, losses=losses, inputs=step_event.inputs or resolution.inputs
+    )

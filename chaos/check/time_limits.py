@@ -53,153 +53,165 @@ Where: TypeAlias = Literal["within an epoch", "between epochs", "at the end"]
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class SilencePeriod:
     """The time between two signs of life of one attempt, by their numbers."""
 
-    since: int
-    until: int
+    start_event: int
+    end_event: int
     ns: int
     attempt: int
-    where: Where
+    phase: Where
 
     @property
     def seconds(self) -> float:
         return self.ns / 1e9
 
 
-def pauses(history: History, attempts: Sequence[Attempt], *, over_ns: int) -> Iterator[Pause]:
+def find_pauses(
+    history: History, attempts: Sequence[Attempt], *, over_ns: int
+) -> Iterator[SilencePeriod]:
     """Yield the pauses within attempts that are longer than `over_ns`.
 
     From an attempt's first step on, up to the end of `fit()`: the time before is its start. A pause
     while chaos holds a rank is left out.
     """
-    signs = _Signs(history, attempts)
-    for at, ns in enumerate(signs.gaps_ns()):
-        if ns > over_ns and (pause := signs.pause(at, ns)):
+    signs = _LifeSigns(history, attempts)
+    for index, ns in enumerate(signs.measure_gaps_ns()):
+        if ns > over_ns and (pause := signs.build_pause(index, ns)):
             yield pause
 
 
-def longest_ns(history: History, attempts: Sequence[Attempt]) -> Mapping[Where, int]:
+def find_longest_pauses(history: History, attempts: Sequence[Attempt]) -> Mapping[Where, int]:
     """Return the length of the longest pause of each kind.
 
     A run has as many gaps as signs of life, and three of them are wanted. So only a gap that is
     longer than the longest so far of its kind is made a pause: few are.
     """
-    signs, found = _Signs(history, attempts), dict[Where, int]()
-    for at, ns in enumerate(signs.gaps_ns()):
-        where = signs.where(at)
-        if ns > found.get(where, 0) and signs.pause(at, ns):
-            found[where] = ns
-    return found
+    signs, longest = _LifeSigns(history, attempts), dict[Where, int]()
+    for index, ns in enumerate(signs.measure_gaps_ns()):
+        phase = signs.find_phase(index)
+        if ns > longest.get(phase, 0) and signs.build_pause(index, ns):
+            longest[phase] = ns
+    return longest
 
 
-class _Signs:
+class _LifeSigns:
     """The signs of life of a run, and the gaps between neighbours of them, by their position."""
 
     def __init__(self, history: History, attempts: Sequence[Attempt]) -> None:
         self._entries = history.entries
-        self._numbers = history.numbers_of(*_SIGNS)
-        self._first = {a.index: a.steps[0].number for a in attempts if a.steps}
-        self._holds = list(_holds(history, self._first.values()))
+        self._numbers = history.select_numbers(*_SIGNS)
+        self._first_steps = {a.index: a.steps[0].number for a in attempts if a.steps}
+        self._holds = list(_find_holds(history, self._first_steps.values()))
 
-    def gaps_ns(self) -> Iterator[int]:
+    def measure_gaps_ns(self) -> Iterator[int]:
         """Yield the time from each sign to the next one."""
         times = [self._entries[number].time_ns for number in self._numbers]
-        return (until - since for since, until in pairwise(times))
+        return (end_ns - start_ns for start_ns, end_ns in pairwise(times))
 
-    def where(self, at: int) -> Where:
+    def find_phase(self, index: int) -> Where:
         """Return where in an attempt a gap is."""
         entries, numbers = self._entries, self._numbers
-        since, until = entries[numbers[at]].what, entries[numbers[at + 1]].what
-        if isinstance(since, StepDone) and isinstance(until, StepDone):
-            return "within an epoch" if since.epoch == until.epoch else "between epochs"
-        return "at the end" if isinstance(until, _END) else "between epochs"
+        first_event, next_event = entries[numbers[index]].event, entries[numbers[index + 1]].event
+        if isinstance(first_event, StepDone) and isinstance(next_event, StepDone):
+            return "within an epoch" if first_event.epoch == next_event.epoch else "between epochs"
+        return "at the end" if isinstance(next_event, _END) else "between epochs"
 
-    def pause(self, at: int, ns: int) -> Pause | None:
+    def build_pause(self, index: int, ns: int) -> SilencePeriod | None:
         """Return a gap as a pause; None before an attempt's first step, or while a rank is held."""
-        since, until = self._numbers[at], self._numbers[at + 1]
-        attempt = getattr(self._entries[since].what, "attempt", -1)
-        is_one = getattr(self._entries[until].what, "attempt", attempt) == attempt
-        has_begun = attempt in self._first and since >= self._first[attempt]
-        if not is_one or not has_begun or any(begin <= since < end for begin, end in self._holds):
+        start_event, end_event = self._numbers[index], self._numbers[index + 1]
+        attempt = getattr(self._entries[start_event].event, "attempt", -1)
+        is_same_attempt = getattr(self._entries[end_event].event, "attempt", attempt) == attempt
+        has_begun = attempt in self._first_steps and start_event >= self._first_steps[attempt]
+        if (
+            not is_same_attempt
+            or not has_begun
+            or any(begin <= start_event < end for begin, end in self._holds)
+        ):
             return None
-        return Pause(since, until, ns, attempt, self.where(at))
+        return SilencePeriod(start_event, end_event, ns, attempt, self.find_phase(index))
 
 
-def start_s(history: History, attempts: Sequence[Attempt]) -> float | None:
+def measure_start_s(history: History, attempts: Sequence[Attempt]) -> float | None:
     """Return the time of a run from `fit()`, or its first worker group, to its first step."""
-    first = next((a for a in attempts if a.steps), None)
-    if first is None:
+    first_attempt = next((a for a in attempts if a.steps), None)
+    if first_attempt is None:
         return None
-    called = next((number for number, _ in history.of(FitCalled)), first.group_started)
-    if called is None:
+    call_number = next(
+        (number for number, _ in history.select_events(FitCalled)), first_attempt.group_started
+    )
+    if call_number is None:
         return None
-    return (history.time_ns(first.steps[0].number) - history.time_ns(called)) / 1e9
+    return (history.time_ns(first_attempt.steps[0].number) - history.time_ns(call_number)) / 1e9
 
 
-def _holds(history: History, firsts: Iterable[int]) -> Iterator[tuple[int, int]]:
+def _find_holds(history: History, first_steps: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield the begin and the end of each hold of a rank; the next attempt ends it too."""
     # Each hold ends with its own release: a fault that is repeated, or injected into several ranks,
     # has several under one op, and a hold that was taken to last until the last release of them
     # would hide a standstill in between. A rank that is killed in it has no release at all.
-    released = list(history.of(GateReleased))
-    for number, gate in history.of(GateReached):
-        who = (gate.op, gate.attempt, gate.rank)
-        ends = (n for n, e in released if n > number and (e.op, e.attempt, e.rank) == who)
-        over = min((first for first in firsts if first > number), default=len(history))
-        yield number, min(next(ends, over), over)
+    releases = list(history.select_events(GateReleased))
+    for number, gate in history.select_events(GateReached):
+        holder = (gate.op, gate.attempt, gate.rank)
+        release_numbers = (
+            n for n, e in releases if n > number and (e.op, e.attempt, e.rank) == holder
+        )
+        next_start = min(
+            (first_step for first_step in first_steps if first_step > number), default=len(history)
+        )
+        yield number, min(next(release_numbers, next_start), next_start)
 
 
-def last_sign(history: History, before: int) -> tuple[int, str] | None:
+def find_last_sign(history: History, event_number: int) -> tuple[int, str] | None:
     """Return the last sign of life before an event, with its number; a start counts as one."""
-    for number in range(before - 1, -1, -1):
-        words = sign(history.entries[number].what)
-        if words is not None:
-            return number, words
+    for number in range(event_number - 1, -1, -1):
+        sign_text = describe_sign(history.entries[number].event)
+        if sign_text is not None:
+            return number, sign_text
     return None
 
 
-def sign(what: AnyEvent) -> str | None:
+def describe_sign(event: AnyEvent) -> str | None:
     """Return in words the progress that an event shows; None where it shows none."""
-    words = None
-    match what:
+    text = None
+    match event:
         case StepDone():
-            words = f"rank {what.rank}'s step {what.step} of epoch {what.epoch}"
+            text = f"rank {event.rank}'s step {event.step} of epoch {event.epoch}"
         case Committed():
-            words = f"the commit of epoch {what.epoch}"
+            text = f"the commit of epoch {event.epoch}"
         case ReportReturned():
-            words = f"rank {what.rank}'s report of epoch {what.epoch}"
+            text = f"rank {event.rank}'s report of epoch {event.epoch}"
         case UploadEnded():
-            words = f"rank {what.rank}'s upload of epoch {what.epoch}"
+            text = f"rank {event.rank}'s upload of epoch {event.epoch}"
         case WorkerStarted():
-            words = f"the start of rank {what.rank} in attempt {what.attempt}"
+            text = f"the start of rank {event.rank} in attempt {event.attempt}"
         case WorkerGroupStarted():
-            words = f"the start of attempt {what.attempt}"
+            text = f"the start of attempt {event.attempt}"
         case _:
             pass
-    return words
+    return text
 
 
-def longest_idle_s(history: History) -> float:
+def measure_longest_idle_s(history: History) -> float:
     """Return the longest time between two events of a run, from its first worker's start on."""
     entries = history.entries
-    first = next((number for number, _ in history.of(WorkerStarted)), len(entries))
-    times = [entry.time_ns for entry in entries[first:] if not isinstance(entry.what, RunEnded)]
-    return max((until - since for since, until in pairwise(times)), default=0) / 1e9
+    first_start = next((number for number, _ in history.select_events(WorkerStarted)), len(entries))
+    times = [
+        entry.time_ns for entry in entries[first_start:] if not isinstance(entry.event, RunEnded)
+    ]
+    return max((end_ns - start_ns for start_ns, end_ns in pairwise(times)), default=0) / 1e9
 
 
-def with_idle_limit(plan: Plan, baseline: Baseline) -> Plan:
+def add_idle_limit(plan: Plan, baseline: Baseline) -> Plan:
     """Return a plan with the time after which a standstill of all ranks is a hang.
 
     The plan's own, if it states one; otherwise by the longest pause of the baseline.
     """
     if plan.limits.idle_s is not None:
         return plan
-    longest_s = max(longest_idle_s(run) for run in baseline.runs)
-    limits = plan.limits.model_copy(
-        update={"idle_s": max(IDLE_MIN_S, ceil(IDLE_TIMES * longest_s))}
-    )
-    return plan.model_copy(update={"limits": limits})
+    longest_s = max(measure_longest_idle_s(run) for run in baseline.runs)
+    limits = plan.limits.replace(idle_s=max(IDLE_MIN_S, ceil(IDLE_TIMES * longest_s)))
+    return plan.replace(limits=limits)
 
 
 # -- limits ----------------------------------------------------------------------------------------
@@ -219,14 +231,14 @@ class TimeLimit:
 
     seconds: float
     #: the baseline's own time, if the limit comes from it
-    own_s: float | None = None
+    baseline_s: float | None = None
 
     @classmethod
-    def of(cls, stated_s: float, own_s: float | None) -> "TimeLimit":
+    def from_times(cls, stated_s: float, baseline_s: float | None) -> "TimeLimit":
         """Return the stated limit, or twice the baseline's time, if more."""
-        if own_s is None or SLACK * own_s <= stated_s:
+        if baseline_s is None or SLACK * baseline_s <= stated_s:
             return cls(stated_s)
-        return cls(SLACK * own_s, own_s)
+        return cls(SLACK * baseline_s, baseline_s)
 
     @property
     def is_set(self) -> bool:
@@ -237,12 +249,14 @@ class TimeLimit:
         """Return it as the rest of a sentence."""
         if not self.is_set:
             return "no limit is set, as the job waits among the jobs of others"
-        if self.own_s is None:
+        if self.baseline_s is None:
             return f"{self.seconds:g} s are allowed"
-        return f"{self.seconds:.0f} s are allowed, twice the {self.own_s:.0f} s of the baseline"
+        return (
+            f"{self.seconds:.0f} s are allowed, twice the {self.baseline_s:.0f} s of the baseline"
+        )
 
 
-def for_recovery(analysis: RunAnalysis) -> TimeLimit:
+def find_recovery_limit(analysis: RunAnalysis) -> TimeLimit:
     """Return the limit of a recovery: the scenario's bound, if it states one.
 
     Without one, a job whose baseline takes long to start may do so again, and a wait in a queue
@@ -251,10 +265,12 @@ def for_recovery(analysis: RunAnalysis) -> TimeLimit:
     stated, reference = analysis.plan.expect.recovery_s, analysis.reference
     if stated is not None:
         return TimeLimit(stated.max)
-    if analysis.plan.waits_among_others:
+    if analysis.plan.has_shared_queue:
         return TimeLimit(inf)
-    own_s = None if reference is None else start_s(reference.history, reference.attempts)
-    return TimeLimit.of(RECOVERY_S, own_s)
+    baseline_s = (
+        None if reference is None else measure_start_s(reference.history, reference.attempts)
+    )
+    return TimeLimit.from_times(RECOVERY_S, baseline_s)
 
 
 @dataclass(frozen=True)
@@ -263,34 +279,40 @@ class StallLimit:
 
     stated_s: float
     #: the baseline's longest pauses, by where
-    own_s: Mapping[Where, float]
+    baseline_s: Mapping[Where, float]
     #: by attempt, the factor by which the same work takes longer with fewer workers
-    sizes: Mapping[int, float]
+    slowdowns: Mapping[int, float]
 
     @classmethod
-    def of(cls, analysis: RunAnalysis) -> "StallLimit":
+    def from_analysis(cls, analysis: RunAnalysis) -> "StallLimit":
         """Return the limit that follows from the plan and the baseline."""
         stated, reference = analysis.plan.expect.recovery_s, analysis.reference
         stated_s = max(RECOVERY_S if stated is None else stated.max, analysis.plan.limits.gate_s)
         if reference is None:
             return cls(stated_s, {}, {})
-        longest = longest_ns(reference.history, reference.attempts)
-        due = next((a.size for a in reference.attempts), 0)
+        longest = find_longest_pauses(reference.history, reference.attempts)
+        baseline_size = next((a.worker_count for a in reference.attempts), 0)
         return cls(
             stated_s,
-            own_s={where: ns / 1e9 for where, ns in longest.items()},
-            sizes={a.index: max(1.0, due / a.size) for a in analysis.run.attempts if a.size},
+            baseline_s={phase: ns / 1e9 for phase, ns in longest.items()},
+            slowdowns={
+                a.index: max(1.0, baseline_size / a.worker_count)
+                for a in analysis.run.attempts
+                if a.worker_count
+            },
         )
 
-    def with_(self, pause: Pause) -> TimeLimit:
+    def find_limit(self, pause: SilencePeriod) -> TimeLimit:
         """Return the limit of a pause, by the baseline's pauses of its kind."""
-        own_s = self.own_s.get(pause.where)
+        baseline_s = self.baseline_s.get(pause.phase)
         # By kind: an evaluation of two minutes between epochs says nothing of a pause within one.
         # If no attempt follows a fault, the last pause contains the time to detect it.
-        stated_s = max(self.stated_s, RECOVERY_S) if pause.where == "at the end" else self.stated_s
-        return TimeLimit.of(stated_s, own_s and own_s * self.sizes.get(pause.attempt, 1.0))
+        stated_s = max(self.stated_s, RECOVERY_S) if pause.phase == "at the end" else self.stated_s
+        return TimeLimit.from_times(
+            stated_s, baseline_s and baseline_s * self.slowdowns.get(pause.attempt, 1.0)
+        )
 
-    def at_most(self, attempt: int) -> TimeLimit:
+    def find_attempt_limit(self, attempt: int) -> TimeLimit:
         """Return the limit of any pause of an attempt, wherever it is."""
-        longest_s = max(self.own_s.values(), default=0.0)
-        return TimeLimit.of(self.stated_s, longest_s * self.sizes.get(attempt, 1.0))
+        longest_s = max(self.baseline_s.values(), default=0.0)
+        return TimeLimit.from_times(self.stated_s, longest_s * self.slowdowns.get(attempt, 1.0))

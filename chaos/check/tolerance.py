@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from chaos.check.attempt import Commit
 from chaos.check.lineage import Lineage
-from chaos.check.prediction_band import PROFILES, Compared, Interval, Key, learn
+from chaos.check.prediction_band import PROFILES, BandCounts, Interval, Key, learn_intervals
 from chaos.check.state_snapshots import MOMENTS, StateSnapshots
-from chaos.check.values import NumberPair, as_number, flat
+from chaos.check.values import NumberPair, flatten_values, parse_number
 from chaos.model.bounds import Tolerance
 from chaos.model.places import StatePlace
 from chaos.model.scenario import Profile
@@ -25,7 +25,7 @@ _Value: TypeAlias = tuple[str, tuple[float, ...], Key, float | None]
 
 
 @dataclass(frozen=True)
-class Bands:
+class PredictionBands:
     """An interval for each number that several clean runs of one job all have."""
 
     profile: Profile
@@ -37,50 +37,66 @@ class Bands:
     #: of parts of the state, by their place and name
     sizes: Mapping[Key, Interval]
     #: the metrics (times, as a rule) that vary by a quarter of themselves or more
-    noisy: frozenset[str] = frozenset()
+    noisy_metrics: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, profile: Profile, runs: Sequence[tuple[Lineage, StateSnapshots]]) -> "Bands":
+    def from_runs(
+        cls, profile: Profile, runs: Sequence[tuple[Lineage, StateSnapshots]]
+    ) -> "PredictionBands":
         """Learn the bands from the lineages and states of clean runs; two at least."""
         lineages = [lineage for lineage, _ in runs]
-        losses = _common([_losses(lineage) for lineage in lineages])
-        metrics = _common([_metrics(lineage.commits) for lineage in lineages])
-        sizes = _common([_sizes(snapshots) for _, snapshots in runs])
+        losses = _group_common_values([_list_losses(lineage) for lineage in lineages])
+        metrics = _group_common_values([_list_metrics(lineage.commits) for lineage in lineages])
+        sizes = _group_common_values([_list_sizes(snapshots) for _, snapshots in runs])
         kinds = (losses, metrics, sizes)
-        compared = Compared.of(series for kind in kinds for series in kind.values())
+        compared = BandCounts.from_series(series for kind in kinds for series in kind.values())
         # Series by series: the numbers of one name have much the same spread.
-        of_losses, of_metrics, of_sizes = (
-            dict(item for series in kind.values() for item in learn(series, compared).items())
+        loss_bands, metric_bands, size_bands = (
+            dict(
+                item
+                for series in kind.values()
+                for item in learn_intervals(series, compared).items()
+            )
             for kind in kinds
         )
-        noisy = {str(name) for (_, name, _), b in of_metrics.items() if _part(b) > NOISY_PART}
-        return cls(profile, len(runs), of_losses, of_metrics, of_sizes, frozenset(noisy))
+        noisy_metrics = {
+            str(name)
+            for (_, name, _), band in metric_bands.items()
+            if _measure_width(band) > NOISY_PART
+        }
+        return cls(
+            profile, len(runs), loss_bands, metric_bands, size_bands, frozenset(noisy_metrics)
+        )
 
     @cached_property
-    def hides(self) -> tuple[float, float]:
+    def hidden_loss_errors(self) -> tuple[float, float]:
         """The relative error of a loss that goes unseen: the median over steps, and the most.
 
         NaN where there is no loss.
         """
-        _, later = PROFILES[self.profile]
-        wide = [band.widened(later) for band in self.losses.values()]
-        parts = [part for band in wide if math.isfinite(part := _part(band))]
-        return (statistics.median(parts), max(parts)) if parts else (math.nan, math.nan)
+        _, later_tolerance = PROFILES[self.profile]
+        widened_bands = [band.add_tolerance(later_tolerance) for band in self.losses.values()]
+        errors = [error for band in widened_bands if math.isfinite(error := _measure_width(band))]
+        return (statistics.median(errors), max(errors)) if errors else (math.nan, math.nan)
 
     @property
-    def relative(self) -> Tolerance:
+    def relative_tolerance(self) -> Tolerance:
         """The profile's tolerance of metrics and sizes: they have no scale of their own."""
-        _, later = PROFILES[self.profile]
-        return Tolerance(relative=later.relative or later.absolute)
+        _, later_tolerance = PROFILES[self.profile]
+        return Tolerance(relative=later_tolerance.relative or later_tolerance.absolute)
 
     @cached_property
-    def hides_of(self) -> Mapping[str, float]:
+    def hidden_metric_errors(self) -> Mapping[str, float]:
         """The relative error of each metric that goes unseen: the median over its reports."""
-        parts: dict[str, list[float]] = {}
+        errors_by_metric: dict[str, list[float]] = {}
         for (_, name, _), band in self.metrics.items():
-            if name not in self.noisy and math.isfinite(part := _part(band.widened(self.relative))):
-                parts.setdefault(str(name), []).append(part)
-        return {name: statistics.median(found) for name, found in sorted(parts.items())}
+            if name not in self.noisy_metrics and math.isfinite(
+                error := _measure_width(band.add_tolerance(self.relative_tolerance))
+            ):
+                errors_by_metric.setdefault(str(name), []).append(error)
+        return {
+            name: statistics.median(errors) for name, errors in sorted(errors_by_metric.items())
+        }
 
 
 @dataclass(frozen=True)
@@ -88,9 +104,9 @@ class Allowance:
     """The tolerance of the plan."""
 
     stated: Tolerance | None = None
-    bands: Bands | None = None
+    bands: PredictionBands | None = None
     #: the event numbers of the first steps after a resume
-    firsts: frozenset[int] = frozenset()
+    first_step_numbers: frozenset[int] = frozenset()
 
     @property
     def is_exact(self) -> bool:
@@ -99,81 +115,91 @@ class Allowance:
 
     def allows(self, pair: NumberPair) -> bool:
         """Return whether a value of the run is within the tolerance."""
-        ours = as_number(pair.ours)
-        if self.bands is None or ours is None or pair.agrees(None):
+        run_value = parse_number(pair.run_value)
+        if self.bands is None or run_value is None or pair.agrees(None):
             return pair.agrees(self.stated)
         if pair.step is None:
-            return self._within(self.bands.metrics, (pair.epoch, pair.what, pair.rank), ours)
+            return self._is_in_band(
+                self.bands.metrics, (pair.epoch, pair.value_name, pair.rank), run_value
+            )
         band = self.bands.losses.get((pair.rank, pair.epoch, pair.step, pair.index))
-        first, later = PROFILES[self.bands.profile]
-        by = first if pair.number in self.firsts else later
-        return band is not None and band.widened(by).holds(ours)
+        first_tolerance, later_tolerance = PROFILES[self.bands.profile]
+        tolerance = first_tolerance if pair.number in self.first_step_numbers else later_tolerance
+        return band is not None and band.add_tolerance(tolerance).contains(run_value)
 
-    def allows_size(self, name: str, place: StatePlace | None, ours: float, due: float) -> bool:
-        """Return whether the size of a part is within the tolerance; no `place`: at any place."""
-        if self.bands is not None and place is not None:
-            return self._within(self.bands.sizes, (*place, name), ours)
-        by = self.stated or self._relative()
-        return abs(ours - due) <= by.absolute + by.relative * abs(due)
+    def allows_size(
+        self, name: str, state_place: StatePlace | None, run_size: float, baseline_size: float
+    ) -> bool:
+        """Return whether the size of a part is within the tolerance; no `state_place`: anywhere."""
+        if self.bands is not None and state_place is not None:
+            return self._is_in_band(self.bands.sizes, (*state_place, name), run_size)
+        tolerance = self.stated or self._find_relative_tolerance()
+        return abs(run_size - baseline_size) <= tolerance.absolute + tolerance.relative * abs(
+            baseline_size
+        )
 
-    def _within(self, bands: Mapping[Key, Interval], key: Key, ours: float) -> bool:
+    def _is_in_band(self, bands: Mapping[Key, Interval], key: Key, run_value: float) -> bool:
         band = bands.get(key)
-        return band is not None and band.widened(self._relative()).holds(ours)
+        return band is not None and band.add_tolerance(self._find_relative_tolerance()).contains(
+            run_value
+        )
 
-    def _relative(self) -> Tolerance:
-        return Tolerance() if self.bands is None else self.bands.relative
+    def _find_relative_tolerance(self) -> Tolerance:
+        return Tolerance() if self.bands is None else self.bands.relative_tolerance
 
     def is_too_noisy(self, metric: str) -> bool:
         """Return whether a metric varies so much by itself that its value proves nothing."""
-        return self.bands is not None and metric in self.bands.noisy
+        return self.bands is not None and metric in self.bands.noisy_metrics
 
 
 EXACT = Allowance()
 
 
-def _part(band: Interval) -> float:
+def _measure_width(band: Interval) -> float:
     """Return the width of a band to one side, relative to its middle."""
-    if not band.half:
+    if not band.half_width:
         return 0.0
-    return band.half / abs(band.middle) if band.middle else math.inf
+    return band.half_width / abs(band.middle) if band.middle else math.inf
 
 
-def _losses(lineage: Lineage) -> Iterator[_Value]:
+def _list_losses(lineage: Lineage) -> Iterator[_Value]:
     for step in lineage.all_steps():
-        at = step.epoch, step.step
+        position = step.epoch, step.step
         for index, loss in enumerate(step.losses or ()):
-            yield "", at, (step.rank, *at, index), as_number(loss)
+            yield "", position, (step.rank, *position, index), parse_number(loss)
 
 
-def _metrics(commits: Iterable[Commit]) -> Iterator[_Value]:
+def _list_metrics(commits: Iterable[Commit]) -> Iterator[_Value]:
     for commit in commits:
         for rank, record in enumerate(commit.metrics):
-            for name, metric in flat(record):
-                yield name, (commit.epoch,), (commit.epoch, name, rank), as_number(metric)
+            for name, metric in flatten_values(record):
+                yield name, (commit.epoch,), (commit.epoch, name, rank), parse_number(metric)
 
 
-def _sizes(snapshots: StateSnapshots) -> Iterator[_Value]:
-    for place, seen in snapshots.by_place.items():
-        at = place.epoch, place.step, MOMENTS.index(place.moment)
-        for part in seen.components:
+def _list_sizes(snapshots: StateSnapshots) -> Iterator[_Value]:
+    for state_place, snapshot in snapshots.latest_snapshots.items():
+        position = state_place.epoch, state_place.step, MOMENTS.index(state_place.moment)
+        for part in snapshot.components:
             size = part.size if isinstance(part.size, float) else None
-            yield part.name, at, (*place, part.name), size
+            yield part.name, position, (*state_place, part.name), size
 
 
-def _common(runs: Sequence[Iterable[_Value]]) -> dict[str, Found]:
+def _group_common_values(runs: Sequence[Iterable[_Value]]) -> dict[str, Found]:
     """Return the numbers that all runs have, by series and position."""
     values: dict[Key, list[float]] = {}
-    where: dict[Key, tuple[str, tuple[float, ...]]] = {}
+    positions: dict[Key, tuple[str, tuple[float, ...]]] = {}
     for run in runs:
         for series, position, key, value in run:
             if value is not None:
                 values.setdefault(key, []).append(value)
-                where[key] = (series, position)
+                positions[key] = (series, position)
     # A number that one clean run lacks has no band, and so allows nothing.
-    shared = [key for key, found in values.items() if len(found) == len(runs)]
-    order = {position: n for n, position in enumerate(sorted({where[key][1] for key in shared}))}
-    found: dict[str, Found] = {}
+    shared = [key for key, numbers in values.items() if len(numbers) == len(runs)]
+    order = {
+        position: n for n, position in enumerate(sorted({positions[key][1] for key in shared}))
+    }
+    numbers: dict[str, Found] = {}
     for key in shared:
-        series, position = where[key]
-        found.setdefault(series, {}).setdefault(order[position], {})[key] = values[key]
-    return found
+        series, position = positions[key]
+        numbers.setdefault(series, {}).setdefault(order[position], {})[key] = values[key]
+    return numbers

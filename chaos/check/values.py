@@ -9,7 +9,7 @@ from typing import TypeAlias
 from chaos.check.attempt import Commit
 from chaos.check.steps import Losses, Step
 from chaos.model.bounds import Tolerance
-from chaos.model.places import FloatPlace
+from chaos.model.places import OpenEndedPlace
 
 Value: TypeAlias = float | str | bool | None
 
@@ -25,11 +25,11 @@ class NumberPair:
     step: int | None
     rank: int
     #: "loss", `PASSES`, or a metric's dotted name
-    what: str
+    value_name: str
     #: None where it is not there
-    ours: Value
+    run_value: Value
     #: likewise
-    baseline: Value
+    baseline_value: Value
     #: the event in the run's history
     number: int
     #: the attempt that the event belongs to
@@ -40,46 +40,63 @@ class NumberPair:
     @property
     def name(self) -> str:
         """The loss, or the metric: each repeats itself or does not, wherever it is."""
-        return self.what
+        return self.value_name
 
     @property
-    def place(self) -> FloatPlace:
+    def training_place(self) -> OpenEndedPlace:
         """Its place in training; an epoch's metrics come after its steps."""
-        return FloatPlace(self.epoch, math.inf if self.step is None else self.step)
+        return OpenEndedPlace(self.epoch, math.inf if self.step is None else self.step)
 
     @property
-    def order(self) -> tuple[FloatPlace, int]:
+    def order(self) -> tuple[OpenEndedPlace, int]:
         """Its place in training, and its rank."""
-        return self.place, self.rank
+        return self.training_place, self.rank
 
     @property
     def difference(self) -> float | None:
         """The distance of the two; None where that is no finite number."""
-        ours, due = as_number(self.ours), as_number(self.baseline)
-        if ours is None or due is None:
+        run_number, baseline_number = (
+            parse_number(self.run_value),
+            parse_number(self.baseline_value),
+        )
+        if run_number is None or baseline_number is None:
             return None
-        apart = abs(ours - due)
-        return apart if math.isfinite(apart) else None
+        distance = abs(run_number - baseline_number)
+        return distance if math.isfinite(distance) else None
 
     @property
-    def relative(self) -> float | None:
+    def relative_difference(self) -> float | None:
         """The difference, relative to the baseline's value."""
-        due = None if self.what == PASSES else as_number(self.baseline)
-        return self.difference / abs(due) if due and self.difference is not None else None
+        baseline_number = None if self.value_name == PASSES else parse_number(self.baseline_value)
+        return (
+            self.difference / abs(baseline_number)
+            if baseline_number and self.difference is not None
+            else None
+        )
 
     def agrees(self, tolerance: Tolerance | None) -> bool:
         """Return whether the two are equal, NaN to NaN, or numbers within a tolerance."""
-        ours, due = as_number(self.ours), as_number(self.baseline)
-        if ours is None or due is None:  # Python's True equals 1, a report's does not
-            return type(self.ours) is type(self.baseline) and self.ours == self.baseline
-        if ours == due or (math.isnan(ours) and math.isnan(due)):
+        run_number, baseline_number = (
+            parse_number(self.run_value),
+            parse_number(self.baseline_value),
+        )
+        if (
+            run_number is None or baseline_number is None
+        ):  # Python's True equals 1, a report's does not
+            return (
+                type(self.run_value) is type(self.baseline_value)
+                and self.run_value == self.baseline_value
+            )
+        if run_number == baseline_number or (
+            math.isnan(run_number) and math.isnan(baseline_number)
+        ):
             return True
         if tolerance is None or self.difference is None:
             return False
-        return self.difference <= tolerance.absolute + tolerance.relative * abs(due)
+        return self.difference <= tolerance.absolute + tolerance.relative * abs(baseline_number)
 
 
-def as_number(value: object) -> float | None:
+def parse_number(value: object) -> float | None:
     """Return a reported value as a number, None if it is none; JSON lacks three of them."""
     if isinstance(value, str) and value in ("nan", "inf", "-inf"):
         return float(value)
@@ -88,54 +105,76 @@ def as_number(value: object) -> float | None:
     return None
 
 
-def flat(value: object, name: str = "") -> Iterator[tuple[str, Value]]:
+def flatten_values(value: object, name: str = "") -> Iterator[tuple[str, Value]]:
     """Yield every value below a report's metrics under its dotted name: `val.acc`, `hist.0`."""
     if isinstance(value, dict):
-        parts = [(str(key), below) for key, below in value.items()]
+        parts = [(str(key), item) for key, item in value.items()]
     elif isinstance(value, list | tuple):
-        parts = [(str(index), below) for index, below in enumerate(value)]
+        parts = [(str(index), item) for index, item in enumerate(value)]
     else:
-        yield name, _single(value)
+        yield name, _normalize_value(value)
         return
-    for part, below in parts:
-        yield from flat(below, f"{name}.{part}" if name else part)
+    for part, item in parts:
+        yield from flatten_values(item, f"{name}.{part}" if name else part)
 
 
-def is_below(name: str, others: tuple[str, ...]) -> bool:
+def matches_name(name: str, parent_names: tuple[str, ...]) -> bool:
     """Return whether a dotted name is one of the others, or part of what one of them names."""
-    return any(name == other or name.startswith(f"{other}.") for other in others)
+    return any(
+        name == parent_name or name.startswith(f"{parent_name}.") for parent_name in parent_names
+    )
 
 
-def loss_pairs(step: Step, theirs: Losses) -> Iterator[NumberPair]:
+def pair_losses(step: Step, baseline_losses: Losses) -> Iterator[NumberPair]:
     """Yield the losses of one step in pairs with the baseline's."""
-    ours = step.losses or ()
-    at, seen = (step.epoch, step.step, step.rank), (step.number, step.attempt)
-    if len(ours) != len(theirs):
-        yield NumberPair(*at, PASSES, len(ours), len(theirs), *seen)
-    for index, (mine, due) in enumerate(zip(ours, theirs, strict=False)):
-        yield NumberPair(*at, "loss", as_number(mine), as_number(due), *seen, index)
+    run_losses = step.losses or ()
+    place_fields, event_fields = (step.epoch, step.step, step.rank), (step.number, step.attempt)
+    if len(run_losses) != len(baseline_losses):
+        yield NumberPair(
+            *place_fields, PASSES, len(run_losses), len(baseline_losses), *event_fields
+        )
+    for index, (run_loss, baseline_loss) in enumerate(
+        zip(run_losses, baseline_losses, strict=False)
+    ):
+        yield NumberPair(
+            *place_fields,
+            "loss",
+            parse_number(run_loss),
+            parse_number(baseline_loss),
+            *event_fields,
+            index,
+        )
 
 
-def metric_pairs(commits: Iterable[Commit], epochs: Mapping[int, Commit]) -> Iterator[NumberPair]:
+def pair_metrics(
+    commits: Iterable[Commit], baseline_commits: Mapping[int, Commit]
+) -> Iterator[NumberPair]:
     """Yield every value of every rank's report in pairs with the baseline's of that epoch."""
-    nothing: dict[str, object] = {}  # where one of the two has no record of a rank
+    empty_record: dict[str, object] = {}  # where one of the two has no record of a rank
     for commit in commits:
-        due = epochs.get(commit.epoch)
-        theirs = () if due is None else due.metrics[: 1 if commit.of_survivors else None]
-        records = zip_longest(commit.metrics, theirs, fillvalue=nothing) if due else ()
+        baseline_commit = baseline_commits.get(commit.epoch)
+        if baseline_commit is None:
+            continue
+        baseline_records = baseline_commit.metrics[: 1 if commit.has_only_survivors else None]
+        records = zip_longest(commit.metrics, baseline_records, fillvalue=empty_record)
         for rank, (record, counterpart) in enumerate(records):
-            ours, others = dict(flat(record)), dict(flat(counterpart))
-            at, seen = (commit.epoch, None, rank), (commit.number, commit.attempt)
-            for name in {**ours, **others}:
-                mine, other = ours.get(name), others.get(name)
+            run_metrics, baseline_metrics = (
+                dict(flatten_values(record)),
+                dict(flatten_values(counterpart)),
+            )
+            place_fields, event_fields = (commit.epoch, None, rank), (commit.number, commit.attempt)
+            for name in {**run_metrics, **baseline_metrics}:
+                run_metric, baseline_metric = run_metrics.get(name), baseline_metrics.get(name)
                 # A metric that only one of the two reports is a difference. One that was first seen
                 # after a restart was passed over once, and the run was green.
-                if mine is not None or other is not None:
-                    yield NumberPair(*at, name, mine, other, *seen)
+                if run_metric is not None or baseline_metric is not None:
+                    yield NumberPair(
+                        *place_fields, name, run_metric, baseline_metric, *event_fields
+                    )
 
 
-def _single(value: object) -> Value:
+def _normalize_value(value: object) -> Value:
     if value is None or isinstance(value, bool):
         return value
-    found = as_number(value)
-    return str(value) if found is None else found
+    number = parse_number(value)
+    return str(value) if number is None else number

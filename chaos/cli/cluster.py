@@ -7,16 +7,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from chaos.cli.rules import Needs, NotWith
+from chaos.cli.rules import ExcludesOption, RequiresOption
 from chaos.errors import UsageError
 from chaos.faults.world import RefusedError
-from chaos.harness import plan_of
-from chaos.launch.open import nodes_at
+from chaos.harness import load_scenario_plan
+from chaos.launch.backends import find_cluster_nodes
 from chaos.model.plan import Plan
-from chaos.model.scenario import platform_in
-from chaos.plan.permitted import ClusterOverrides, NodeFacts
-from chaos.reclaim.connect import connect, machine_of
-from chaos.report.tables import dry_run
+from chaos.model.scenario import parse_platform
+from chaos.plan.permissions import ClusterOverrides, NodeFacts
+from chaos.reclaim.connect import build_reclaimer, find_machine
+from chaos.report.tables import build_dry_run
 
 Address = Annotated[
     str | None,
@@ -25,7 +25,7 @@ Address = Annotated[
         metavar="HOST:PORT",
         help="Use the Ray cluster, or the Slurm, at this address, not one of chaos's own.",
     ),
-    NotWith(
+    ExcludesOption(
         "backend",
         "--address goes with `--backend ray`; the embedded one has no cluster",
         "Leave --backend fork out.",
@@ -39,7 +39,7 @@ Storage = Annotated[
         metavar="PATH",
         help="With --address: folder or URI for checkpoints that all nodes reach.",
     ),
-    Needs("address"),
+    RequiresOption("address"),
 ]
 ReclaimBy = Annotated[
     str | None,
@@ -48,7 +48,7 @@ ReclaimBy = Annotated[
         metavar="PLATFORM",
         help="With --address: the platform that takes its nodes, such as kubernetes:NAMESPACE.",
     ),
-    Needs("address"),
+    RequiresOption("address"),
 ]
 AllowFaultsOn = Annotated[
     str | None,
@@ -75,18 +75,18 @@ PrestartWorkers = Annotated[
 ]
 
 
-def refuse_misspelt(there: ClusterOverrides) -> None:
+def refuse_invalid_overrides(overrides: ClusterOverrides) -> None:
     """Raise `UsageError` if an address or a platform is none."""
-    if there.address is not None:
-        refuse_no_address(there.address)
-    if there.reclaim_by is not None:
+    if overrides.address is not None:
+        refuse_invalid_address(overrides.address)
+    if overrides.reclaim_by is not None:
         try:
-            platform_in(there.reclaim_by)
+            parse_platform(overrides.reclaim_by)
         except ValueError as error:
-            raise UsageError(str(error), place="--reclaim-by") from error
+            raise UsageError(str(error), location="--reclaim-by") from error
 
 
-def refuse_no_address(address: str) -> None:
+def refuse_invalid_address(address: str) -> None:
     """Raise `UsageError` for an address that is none."""
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not port.isdecimal():
@@ -96,32 +96,41 @@ def refuse_no_address(address: str) -> None:
         )
 
 
-def show_dry_run(
+def print_dry_run(
     files: Sequence[Path], overrides: ClusterOverrides, console: Console, *, seed: int
 ) -> None:
     """Print the faults of each plan and their targets, without a change of any cluster."""
-    made = [plan_of(file, cwd=Path.cwd(), seed=seed, backend="ray") for file in files]
-    plans = [overrides.over(plan) for plan in made]
-    named = {(plan.job.launcher, plan.shape.address) for plan in plans}
-    known = {(who, address): nodes_at(address, who) for who, address in named if address}
+    scenario_plans = [
+        load_scenario_plan(file, cwd=Path.cwd(), seed=seed, backend="ray") for file in files
+    ]
+    plans = [overrides.apply(plan) for plan in scenario_plans]
+    clusters = {(plan.job.launcher, plan.shape.address) for plan in plans}
+    nodes_by_cluster = {
+        (launcher, address): find_cluster_nodes(address, launcher)
+        for launcher, address in clusters
+        if address
+    }
     for plan in plans:
-        nodes = known.get((plan.job.launcher, plan.shape.address or ""), [])
-        console.print(dry_run(plan, nodes, overrides.permissions, machines_under(plan, nodes)))
+        nodes = nodes_by_cluster.get((plan.job.launcher, plan.shape.address or ""), [])
+        console.print(build_dry_run(plan, nodes, overrides.permissions, find_machines(plan, nodes)))
         console.print()
 
 
-def machines_under(plan: Plan, nodes: Sequence[NodeFacts]) -> dict[str, str]:
+def find_machines(plan: Plan, nodes: Sequence[NodeFacts]) -> dict[str, str]:
     """Return by node the machine that the plan's platform would take; nothing without a platform.
 
     In its place there is the reason where it would refuse. Looks, and changes nothing.
     """
     if plan.shape.reclaim_by is None:
         return {}
-    reclaimer, found = connect(plan.shape.reclaim_by), dict.fromkeys((n.node_id for n in nodes), "")
+    reclaimer, machine_by_node = (
+        build_reclaimer(plan.shape.reclaim_by),
+        dict.fromkeys((node_facts.node_id for node_facts in nodes), ""),
+    )
     for node in nodes:
         if node.standing == "may have faults":
             try:
-                found[node.node_id] = machine_of(reclaimer, node, nodes)
+                machine_by_node[node.node_id] = find_machine(reclaimer, node, nodes)
             except RefusedError as error:
-                found[node.node_id] = f"none: {error}"
-    return found
+                machine_by_node[node.node_id] = f"none: {error}"
+    return machine_by_node

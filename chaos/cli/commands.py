@@ -21,8 +21,8 @@ from chaos import __version__
 from chaos.cli import signals
 from chaos.cli.streams import write_document
 from chaos.errors import ChaosError, JobError, UsageError
-from chaos.installed import is_extended
-from chaos.report.screen import screen
+from chaos.installation import is_extended
+from chaos.report.screen import build_console
 
 EXIT_PASS, EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_HARNESS = range(5)
 EXIT_INTERRUPTED = 130
@@ -94,22 +94,25 @@ class _Command(TyperCommand):
                 sections.setdefault("Arguments", []).append((name, record[1]))
             elif record is not None:
                 sections.setdefault(panel, []).append(record)
-        _write(formatter, sections)
+        _write_sections(formatter, sections)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
         """Read the command line; an unknown option beside a script is answered as the script's."""
         try:
-            rest: list[str] = super().parse_args(ctx, [*args])
+            remaining_args: list[str] = super().parse_args(ctx, [*args])
         except Exception as error:
             if not hasattr(error, "possibilities"):  # only where an option does not exist
                 raise
-            from chaos.cli.rules import option_of_the_script  # noqa: PLC0415 - as below
+            from chaos.cli.rules import build_script_option_error  # noqa: PLC0415 - as below
 
             ctx.ignore_unknown_options = True  # such an option is then a word as any other
-            read, _, _ = self.make_parser(ctx).parse_args([*args])
-            near = error.possibilities or ()
-            raise option_of_the_script(str(ctx.info_name), args, read, near) or error from None
-        return rest
+            argument_words, _, _ = self.make_parser(ctx).parse_args([*args])
+            close_options = error.possibilities or ()
+            raise (
+                build_script_option_error(str(ctx.info_name), args, argument_words, close_options)
+                or error
+            ) from None
+        return remaining_args
 
 
 class _Lazy(TyperCommand):
@@ -122,15 +125,17 @@ class _Lazy(TyperCommand):
         self._function = entry.function
 
     @cached_property
-    def _imported(self) -> Callable[..., object]:
+    def _command_function(self) -> Callable[..., object]:
         module, _, function = self._function.partition(":")
-        found: Callable[..., object] = getattr(import_module(f"chaos.cli.{module}"), function)
-        return found
+        command_function: Callable[..., object] = getattr(
+            import_module(f"chaos.cli.{module}"), function
+        )
+        return command_function
 
     @cached_property
     def loaded(self) -> TyperCommand:
         app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_HELP)
-        app.command(self.name, cls=_Command)(self._imported)
+        app.command(self.name, cls=_Command)(self._command_function)
         command = typer.main.get_command(app)
         assert isinstance(command, TyperCommand)
         return command
@@ -147,7 +152,7 @@ class _Lazy(TyperCommand):
         if not context.resilient_parsing:  # as it is for shell completion
             from chaos.cli.rules import refuse_contradictions  # noqa: PLC0415 - for `chaos --help`
 
-            refuse_contradictions(self._imported, context.params)
+            refuse_contradictions(self._command_function, context.params)
         return context
 
 
@@ -161,10 +166,10 @@ class _Commands(TyperGroup):
         sections: dict[str, list[tuple[str, str]]] = {}
         for entry in COMMANDS:
             sections.setdefault(entry.panel, []).append((entry.name, entry.line))
-        _write(formatter, sections)
+        _write_sections(formatter, sections)
 
 
-def _write(formatter: Any, sections: Mapping[str, list[tuple[str, str]]]) -> None:  # noqa: ANN401
+def _write_sections(formatter: Any, sections: Mapping[str, list[tuple[str, str]]]) -> None:  # noqa: ANN401
     for name, rows in sections.items():
         with formatter.section(name):
             formatter.write_dl(rows)
@@ -198,7 +203,7 @@ def top(
         raise typer.Exit
     from chaos import settings  # noqa: PLC0415 - what `--help` need not import
 
-    context.default_map = settings.defaults([entry.name for entry in COMMANDS])
+    context.default_map = settings.load_defaults([entry.name for entry in COMMANDS])
     if is_extended():  # else all checks would be imported for nothing
         from chaos.extensions import refuse_unusable  # noqa: PLC0415 - likewise
 
@@ -215,57 +220,61 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = EXIT_INTERRUPTED
     except BaseException as error:  # noqa: BLE001 - whatever it is, it must not look like a verdict
-        code = _failed(error)
+        code = _report_error(error)
     if code == EXIT_INTERRUPTED:  # typer turns KeyboardInterrupt into it, without a word
-        _complain(f"ended by {signals.name()}; the runs' folders hold what was done until then")
+        _print_error(
+            f"ended by {signals.describe_signal()}; the runs' folders hold what was done until then"
+        )
         code = signals.exit_code()
     sys.exit(code)
 
 
-def _failed(error: BaseException) -> int:
+def _report_error(error: BaseException) -> int:
     """Print an error, and return its exit code: of a usage error, or of an error in chaos."""
-    if signals.has_come():  # an error on the way out is not the command's result
-        _complain(str(error) or type(error).__name__)
+    if signals.has_signal():  # an error on the way out is not the command's result
+        _print_error(str(error) or type(error).__name__)
         return signals.exit_code()
     if isinstance(error, ChaosError):
-        _complain(str(error), said=error.said if isinstance(error, JobError) else ())
+        _print_error(str(error), log_lines=error.log_lines if isinstance(error, JobError) else ())
         return EXIT_USAGE if isinstance(error, UsageError) else EXIT_HARNESS
-    if isinstance(error, SystemExit) and _is_of_completion(error):
+    if isinstance(error, SystemExit) and _is_completion_exit(error):
         raise error
     if hasattr(error, "show"):  # a mistake on the command line, from the click in typer
         if isinstance(message := getattr(error, "message", None), str):
-            error.message = in_our_words(message)  # type: ignore[attr-defined]
+            error.message = reword_message(message)  # type: ignore[attr-defined]
         error.show()
         return EXIT_USAGE
     from rich.traceback import Traceback  # noqa: PLC0415 - rarely needed, and slow
 
     # typer ends with 1 for a broken pipe, whichever it was; ours would be one within chaos.
     cause = error.__context__ if isinstance(error, SystemExit) else None
-    shown = cause or error
-    screen(stderr=True).print(Traceback.from_exception(type(shown), shown, shown.__traceback__))
-    _complain("internal error; the run's folder holds what was recorded")
+    shown_error = cause or error
+    build_console(stderr=True).print(
+        Traceback.from_exception(type(shown_error), shown_error, shown_error.__traceback__)
+    )
+    _print_error("internal error; the run's folder holds what was recorded")
     return EXIT_HARNESS
 
 
-def in_our_words(message: str) -> str:
+def reword_message(message: str) -> str:
     """Return a message on an option's value without pydantic's words, with the nearest choice."""
     text = message.removeprefix("Value error, ").replace("Input should be", "it must be")
-    given, is_a_choice, choices = text.partition(" is not one of ")
-    near = difflib.get_close_matches(given.strip("'"), _QUOTED.findall(choices), n=1)
-    return f"{text} Did you mean {near[0]}?" if is_a_choice and near else text
+    value, separator, choices = text.partition(" is not one of ")
+    close_choices = difflib.get_close_matches(value.strip("'"), _QUOTED.findall(choices), n=1)
+    return f"{text} Did you mean {close_choices[0]}?" if separator and close_choices else text
 
 
-def _is_of_completion(error: SystemExit) -> bool:
+def _is_completion_exit(error: SystemExit) -> bool:
     """Return whether typer has ended the process by itself, as it does for shell completion."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    raised_in = str(frames[-1].f_globals.get("__name__")) if frames else ""
-    return raised_in.startswith("typer.") and not isinstance(error.__context__, OSError)
+    raising_module = str(frames[-1].f_globals.get("__name__")) if frames else ""
+    return raising_module.startswith("typer.") and not isinstance(error.__context__, OSError)
 
 
-def _complain(message: str, *, said: Sequence[str] = ()) -> None:
+def _print_error(message: str, *, log_lines: Sequence[str] = ()) -> None:
     """Print an error, and below it the last lines of the job's log."""
     words = Text.assemble(("chaos: ", "bold red"), message)  # a message may hold square brackets
-    console = screen(stderr=True)
+    console = build_console(stderr=True)
     console.print(words, soft_wrap=True)
-    for line in said:
+    for line in log_lines:
         console.print(Text(f"  | {line}", style="dim"), soft_wrap=True)

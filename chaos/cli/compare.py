@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from chaos import shelf
+from chaos import report_store
 from chaos.cli.documents import Document, Format, Output
-from chaos.compare.comparison import compare as compared
-from chaos.compare.render import in_json, in_markdown, in_terminal
-from chaos.report.screen import plain, screen
+from chaos.compare.comparison import compare_runs as compared
+from chaos.compare.render import render_json, render_markdown, render_terminal
+from chaos.report.screen import build_console, render_plain
 
 
 def compare(
@@ -38,17 +38,21 @@ def compare(
 
     Example: chaos compare reports/suites/20261120T020000 reports/suites/20261121T020000
     """
-    document = Document.asked(form, output, "text", "json", "md")
-    found = compared(shelf.runs_at(before), shelf.runs_at(after), allow_failing=allow_failing)
-    sides = {"before": str(before), "after": str(after)}
-    shown = in_terminal(found, **sides)
+    document = Document.from_options(form, output, "text", "json", "md")
+    comparison = compared(
+        report_store.load_summaries(before),
+        report_store.load_summaries(after),
+        allow_failing=allow_failing,
+    )
+    sides = {"before_path": str(before), "after_path": str(after)}
+    terminal_view = render_terminal(comparison, **sides)
     if not document.takes_stdout:
-        screen().print(shown)
+        build_console().print(terminal_view)
     document.write(
         {
-            "text": lambda: plain(lambda on: on.print(shown)),
-            "json": lambda: in_json(found, **sides),
-            "md": lambda: in_markdown(found, **sides),
+            "text": lambda: render_plain(lambda text_console: text_console.print(terminal_view)),
+            "json": lambda: render_json(comparison, **sides),
+            "md": lambda: render_markdown(comparison, **sides),
         }
     )
-    raise typer.Exit(found.exit_code)
+    raise typer.Exit(comparison.exit_code)

@@ -4,13 +4,13 @@ import typer
 from rich.text import Text
 
 from chaos.cli.options import REPORTS, Reports
-from chaos.installed import install_line
-from chaos.preflight.known_defects import here
-from chaos.processes.view import why_none
-from chaos.report.screen import screen
-from chaos.report.tables import doctor_table, signs
+from chaos.installation import build_install_command
+from chaos.preflight.known_defects import find_installed_defects
+from chaos.processes.view import find_view_obstacle
+from chaos.report.screen import build_console
+from chaos.report.tables import build_doctor_table, judge_machine
 from chaos.run.clock import SystemClock
-from chaos.run.machine import machine_facts
+from chaos.run.machine import collect_machine_facts
 
 EXIT_GOOD, EXIT_LACKING = 0, 3
 
@@ -26,16 +26,20 @@ def doctor(
 
     Example: chaos doctor
     """
-    found = signs(machine_facts(reports, SystemClock(), why_none()))
-    console = screen()
-    console.print(doctor_table(found))
-    if any(sign.name.startswith("[") and sign.standing == "absent" for sign in found):
-        console.print(Text(f"An extra is installed by {install_line('EXTRA')}"), soft_wrap=True)
-    known = list(here())
-    if known:
+    machine_signs = judge_machine(
+        collect_machine_facts(reports, SystemClock(), find_view_obstacle())
+    )
+    console = build_console()
+    console.print(build_doctor_table(machine_signs))
+    if any(sign.name.startswith("[") and sign.standing == "absent" for sign in machine_signs):
+        console.print(
+            Text(f"An extra is installed by {build_install_command('EXTRA')}"), soft_wrap=True
+        )
+    known_defects = list(find_installed_defects())
+    if known_defects:
         console.print("\nKnown defects of these versions, where nodes or processes are lost:")
-    for defect in known:
+    for defect in known_defects:
         console.print(Text(f"  {defect}"), soft_wrap=True)
-    lacking = [sign.name for sign in found if sign.standing == "bad"]
-    console.print(f"Not ready: {', '.join(lacking)}" if lacking else "Ready.")
-    raise typer.Exit(EXIT_LACKING if lacking else EXIT_GOOD)
+    missing_names = [sign.name for sign in machine_signs if sign.standing == "bad"]
+    console.print(f"Not ready: {', '.join(missing_names)}" if missing_names else "Ready.")
+    raise typer.Exit(EXIT_LACKING if missing_names else EXIT_GOOD)

@@ -38,7 +38,7 @@ class Document:
     output: Path | None
 
     @classmethod
-    def asked(cls, form: Form | None, output: Path | None, *forms: Form) -> "Document":
+    def from_options(cls, form: Form | None, output: Path | None, *forms: Form) -> "Document":
         """Return the document that the options request; refuse a form that the command lacks.
 
         The folder of the file is made at once, and whether the file can be written is tried, so
@@ -50,16 +50,16 @@ class Document:
                 raise UsageError(
                     "the form of this file is not known",
                     f"Give --format, or a file that ends in {', '.join(_ENDINGS)}.",
-                    place=str(output),
+                    location=str(output),
                 )
         if form not in (None, *forms):
             raise UsageError(
                 f"this command does not write {form}",
                 f"It writes {', '.join(forms)}.",
-                place="--format",
+                location="--format",
             )
         if output is not None:
-            _try_to_write(output)
+            _check_writable(output)
         return cls(None if form == "text" and output is None else form, output)
 
     @property
@@ -67,23 +67,23 @@ class Document:
         """Whether the document goes to stdout, and all else to stderr."""
         return self.form is not None and self.output is None
 
-    def write(self, makers: Mapping[Form, Callable[[], str]]) -> None:
+    def write(self, renderers: Mapping[Form, Callable[[], str]]) -> None:
         """Write the document, if one was requested."""
         if self.form is None:
             return
-        text = makers[self.form]()
+        text = renderers[self.form]()
         if not text.endswith("\n"):
             text += "\n"
         if self.output is None:
             write_document(text)
             return
-        with writable(self.output):
+        with convert_write_errors(self.output):
             self.output.write_text(text, encoding="utf-8")
 
 
-def _try_to_write(file: Path) -> None:
+def _check_writable(file: Path) -> None:
     """Raise `UsageError` if a file cannot be written; make its folder, and leave the file as is."""
-    with writable(file):
+    with convert_write_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         is_new = not file.exists()
         with file.open("ab"):
@@ -93,9 +93,9 @@ def _try_to_write(file: Path) -> None:
 
 
 @contextmanager
-def writable(file: Path) -> Iterator[None]:
+def convert_write_errors(file: Path) -> Iterator[None]:
     """Turn an error of the system into a usage error: the file cannot be written."""
     try:
         yield
     except OSError as error:
-        raise UsageError(f"cannot write there: {error.strerror}", place=str(file)) from error
+        raise UsageError(f"cannot write there: {error.strerror}", location=str(file)) from error

@@ -7,26 +7,26 @@ import typer
 from rich.text import Text
 
 from chaos import __version__
+from chaos.audit.cause_search import CauseSearch
 from chaos.audit.folder import AuditFolder
-from chaos.audit.giving_back import GivingBack
 from chaos.check.analysis import RunAnalysis
-from chaos.check.code_lines import lines_of_values
+from chaos.check.code_lines import find_value_lines
 from chaos.check.diagnosis import EFFECTS
 from chaos.check.judge import judge_analysis
 from chaos.check.state import STATE
 from chaos.check.trajectory import TRAJECTORY
 from chaos.cli.commands import EXIT_INCONCLUSIVE, EXIT_PASS
 from chaos.cli.options import REPORTS, Reports
-from chaos.cli.replay import Yes, ask
+from chaos.cli.replay import Yes, confirm_execution
 from chaos.errors import UsageError
-from chaos.harness import recorded
-from chaos.launch.open import open_backend
-from chaos.report.screen import screen
-from chaos.report.sections import code_of
-from chaos.run.clock import SystemClock, stamp
-from chaos.run.directory import RunDirectory, fresh, in_reports
-from chaos.run.environment import environment
-from chaos.run.shown import shown
+from chaos.harness import load_recorded_history
+from chaos.launch.backends import open_backend
+from chaos.report.screen import build_console
+from chaos.report.sections import list_code_lines
+from chaos.run.clock import SystemClock, format_stamp
+from chaos.run.directory import RunDirectory, create_folder, ensure_reports_folder
+from chaos.run.display_path import format_path
+from chaos.run.environment import collect_environment
 
 
 def explain(
@@ -44,42 +44,44 @@ def explain(
 
     Example: chaos explain reports/audits/train-20261121T014500/runs/2
     """
-    console, folder = screen(), RunDirectory(directory.resolve())
+    console, folder = build_console(), RunDirectory(directory.resolve())
     plan, baseline = folder.load_plan(), folder.load_baseline()
     if baseline is None:
         raise UsageError(
             "there is no baseline beside the run",
             "Give the run of a finding.",
-            place=str(directory),
+            location=str(directory),
         )
-    analysis = RunAnalysis(plan, recorded(folder), baseline)
+    analysis = RunAnalysis(plan, load_recorded_history(folder), baseline)
     verdict = judge_analysis(analysis)
-    broken = next((result.check for result in verdict.broken), "")
-    if broken not in (*EFFECTS, STATE):
+    broken_check = next((result.check for result in verdict.broken), "")
+    if broken_check not in (*EFFECTS, STATE):
         raise UsageError(
-            f"`{broken}` is broken, whose cause is no value that the job holds"
-            if broken
+            f"`{broken_check}` is broken, whose cause is no value that the job holds"
+            if broken_check
             else "nothing is known to be wrong with this run",
             "Give a run of which losses, metrics, epochs, data or files come out otherwise.",
-            place=str(directory),
+            location=str(directory),
         )
     console.print(f"chaos {__version__}, seed {plan.seed}, {directory}", soft_wrap=True)
-    ask(console, plan, directory.resolve(), is_answered=yes)
+    confirm_execution(console, plan, directory.resolve(), is_answered=yes)
     clock = SystemClock()
-    into = fresh(in_reports(reports, "explained"), f"{plan.slug}-{stamp(clock.wall_ns())}")
+    output_folder = create_folder(
+        ensure_reports_folder(reports, "explained"), f"{plan.slug}-{format_stamp(clock.wall_ns())}"
+    )
     with open_backend("fork", console) as backend:
-        giving = GivingBack(
+        restoration = CauseSearch(
             backend,
             clock,
-            AuditFolder(into, environment(Path(plan.cwd))),
+            AuditFolder(output_folder, collect_environment(Path(plan.cwd))),
             plan,
             baseline,
-            TRAJECTORY if broken == STATE else broken,
-            tell=lambda line: console.print(Text(line, style="dim"), soft_wrap=True),
+            TRAJECTORY if broken_check == STATE else broken_check,
+            report=lambda line: console.print(Text(line, style="dim"), soft_wrap=True),
         )
-        found = giving.explained(analysis)
-    console.print(Text(found.sentence), soft_wrap=True)
-    for line in code_of(lines_of_values(analysis, found.cause or (), verdict.lines)):
+        explanation = restoration.find_cause(analysis)
+    console.print(Text(explanation.sentence), soft_wrap=True)
+    for line in list_code_lines(find_value_lines(analysis, explanation.cause or (), verdict.lines)):
         console.print(Text(f"{line.label:<6} {line.text}"), soft_wrap=True)
-    console.print(f"runs: {shown(into)}", soft_wrap=True)
-    raise typer.Exit(EXIT_PASS if found.cause else EXIT_INCONCLUSIVE)
+    console.print(f"runs: {format_path(output_folder)}", soft_wrap=True)
+    raise typer.Exit(EXIT_PASS if explanation.cause else EXIT_INCONCLUSIVE)

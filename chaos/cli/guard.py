@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from chaos.cli.documents import Document, Format, Output
-from chaos.declared import GUARD_ENV
+from chaos.declaration import GUARD_ENV
 from chaos.errors import UsageError
-from chaos.guard.process import ACCEPTABLE, COMMAND_ENV, FOLDER, Use
-from chaos.launch.watched_children import with_watched_children
+from chaos.guard.process import ACCEPTABLE, COMMAND_ENV, FOLDER, GuardPolicy
+from chaos.launch.child_environment import add_child_watch
 
 
 class OnMismatch(StrEnum):
@@ -21,7 +21,7 @@ class OnMismatch(StrEnum):
     STOP = "stop"
 
 
-_PLACED = len(("report", "FOLDER"))
+_SUBCOMMAND_WORDS = len(("report", "FOLDER"))
 Accepted = StrEnum("Accepted", [(word, word) for word in ACCEPTABLE])  # type: ignore[misc]
 
 
@@ -83,22 +83,24 @@ def guard(  # noqa: PLR0913 - one parameter per option
 
     Example: chaos guard --folder /mnt/guard -- torchrun train.py
     """
-    is_log = words[0] == "scenario" and (len(words) > _PLACED or Path(*words[1:2]).is_file())
+    is_log = words[0] == "scenario" and (
+        len(words) > _SUBCOMMAND_WORDS or Path(*words[1:2]).is_file()
+    )
     if restart is not None and not is_log:
         raise UsageError("--restart is of `chaos guard scenario LOG`", "Leave it out.")
-    if is_log or (words[0] in ("report", "scenario") and len(words) == _PLACED):
+    if is_log or (words[0] in ("report", "scenario") and len(words) == _SUBCOMMAND_WORDS):
         # A start under the guard waits for no import that only these need.
-        from chaos.cli.guarded import read_folder, write_of_log  # noqa: PLC0415
+        from chaos.cli.guard_report import show_folder, write_log_scenario  # noqa: PLC0415
 
         document = Document(form, output)
         if is_log:
-            write_of_log(Path(words[1]), words[2:], restart, document)
-        read_folder(words[0], words[1], document)
+            write_log_scenario(Path(words[1]), words[2:], restart, document)
+        show_folder(words[0], words[1], document)
     if form is not None or output is not None:
         raise UsageError("--format and --output are of `chaos guard report`", "Leave them out.")
-    place = folder if "://" in folder else str(Path(folder).absolute())
-    use = Use(on_mismatch is OnMismatch.STOP, frozenset(accept or ()))
-    env = with_watched_children(os.environ) | {GUARD_ENV: place} | use.variables()
+    folder_path = folder if "://" in folder else str(Path(folder).absolute())
+    use = GuardPolicy(on_mismatch is OnMismatch.STOP, frozenset(accept or ()))
+    env = add_child_watch(os.environ) | {GUARD_ENV: folder_path} | use.variables()
     env[COMMAND_ENV] = str(os.getpid())
     try:
         # This process becomes the command, so that signals of a platform reach it as without.

@@ -12,16 +12,16 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from chaos.audit.launcher import launcher_evidence
-from chaos.audit.plans import args_for
-from chaos.cli.documents import writable
-from chaos.cli.options import IsModule, StartedBy, Words, chosen_launcher, located
+from chaos.audit.launcher import find_launcher_evidence
+from chaos.audit.plans import parse_launcher_args
+from chaos.cli.documents import convert_write_errors
+from chaos.cli.options import IsModule, ScriptArguments, StartedBy, choose_launcher, locate_script
 from chaos.errors import UsageError
-from chaos.installed import installed
-from chaos.model.launcher import FACTS, USUAL, Launcher, line_of_job
-from chaos.report.screen import screen
+from chaos.installation import find_installation
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, build_launcher_line
+from chaos.report.screen import build_console
+from chaos.run.display_path import format_path
 from chaos.run.modules import ModuleFile
-from chaos.run.shown import shown
 from chaos.scenario_file.load import load_scenario
 
 WORKFLOW = Path(".github") / "workflows" / "chaos.yml"
@@ -49,7 +49,7 @@ def init(  # noqa: PLR0913 - one parameter per option
             metavar="SCRIPT", help="Script that calls trainer.fit(), or that torchrun starts."
         ),
     ],
-    arguments: Words = None,
+    arguments: ScriptArguments = None,
     *,
     module: IsModule = False,
     workers: Annotated[
@@ -75,43 +75,47 @@ def init(  # noqa: PLR0913 - one parameter per option
 
     Example: chaos init train.py -- --epochs 4
     """
-    run = located(script, is_module=module)
-    if not run.file.is_file():
-        raise UsageError("there is no such script", "Give the path of a script.", place=str(script))
-    console, words = screen(), arguments or []
-    launcher = chosen_launcher(launcher, run, console)
+    script_file = locate_script(script, is_module=module)
+    if not script_file.file.is_file():
+        raise UsageError(
+            "there is no such script", "Give the path of a script.", location=str(script)
+        )
+    console, words = build_console(), arguments or []
+    launcher = choose_launcher(launcher, script_file, console)
     name = re.sub(r"\W+", "_", str(script) if module else script.stem)
     scenario = folder / f"{name}_worker_killed.chaos.yaml"
     source = {"module": str(script)} if module else {"script": os.path.relpath(script, folder)}
-    count = workers or _usual_workers(run, launcher)
-    files = {scenario: first_scenario(source, words, workers=count, launcher=launcher)}
+    count = workers or _count_default_workers(script_file, launcher)
+    files = {scenario: build_first_scenario(source, words, workers=count, launcher=launcher)}
     if workflow:
-        audited = ["-m", str(script)] if module else [str(script)]
-        files[WORKFLOW] = _workflow(audited, words, folder, launcher)
+        audit_words = ["-m", str(script)] if module else [str(script)]
+        files[WORKFLOW] = _build_workflow(audit_words, words, folder, launcher)
     for file in files:
         if file.exists():
-            way = "--no-workflow" if file == WORKFLOW else "--in"
+            option = "--no-workflow" if file == WORKFLOW else "--in"
             raise UsageError(
-                "it is there already", f"Move it away, or give {way}.", place=str(file)
+                "it is there already", f"Move it away, or give {option}.", location=str(file)
             )
     for file, content in files.items():
-        with writable(file):
+        with convert_write_errors(file):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content, encoding="utf-8")
-        console.print(Text(f"wrote {shown(file.resolve())}"), soft_wrap=True)
+        console.print(Text(f"wrote {format_path(file.resolve())}"), soft_wrap=True)
     load_scenario(scenario)  # checks that the written scenario can be read
     command = ["chaos", "run", str(scenario)]
-    command += ["--backend", "fork"] if "cluster" in FACTS[launcher].has else []  # faster
+    command += (
+        ["--backend", "fork"] if "cluster" in LAUNCHER_FACTS[launcher].parts else []
+    )  # faster
     console.print(Text(f"try   {shlex.join(command)}"), soft_wrap=True)
 
 
-def _usual_workers(script: ModuleFile, launcher: Launcher) -> int:
+def _count_default_workers(script: ModuleFile, launcher: Launcher) -> int:
     """Return the number of ranks: one for a script that starts no other process to train with."""
-    starts_ranks = launcher_evidence(script).starts is not None
-    return FACTS[USUAL if starts_ranks else launcher].usual_workers
+    starts_ranks = find_launcher_evidence(script).spawn_location is not None
+    return LAUNCHER_FACTS[DEFAULT_LAUNCHER if starts_ranks else launcher].default_workers
 
 
-def first_scenario(
+def build_first_scenario(
     source: Mapping[str, str], arguments: list[str], *, workers: int, launcher: Launcher
 ) -> str:
     """Return a scenario in which one worker of a script is killed in its second epoch.
@@ -119,7 +123,7 @@ def first_scenario(
     `source` is the field of `job` that names the code, with its value.
     """
     [(key, code)] = source.items()
-    args = args_for(launcher, arguments)
+    args = parse_launcher_args(launcher, arguments)
     lines = [f"  args: {json.dumps(args)}", ""]
     if isinstance(args, dict):
         options = (f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in args.items())
@@ -132,22 +136,27 @@ def first_scenario(
         epoch=1,
         step=1,
         rank=workers - 1,
-        launcher=line_of_job(launcher),
-        retries=FACTS[launcher].words.retries,
+        launcher=build_launcher_line(launcher),
+        retries=LAUNCHER_FACTS[launcher].words.retries,
     )
 
 
-def _workflow(script: list[str], arguments: list[str], folder: Path, launcher: Launcher) -> str:
+def _build_workflow(
+    script: list[str], arguments: list[str], folder: Path, launcher: Launcher
+) -> str:
     """Return the workflow of the documents, with this script and this folder.
 
     It installs what the launcher's jobs need of chaos's extras.
     """
     text = resources.files("chaos.scenario_file").joinpath("github.yml").read_text("utf-8")
-    text = text.replace("PACKAGE", installed().elsewhere.requirement(FACTS[launcher].extra))
-    for its, ours in (
+    text = text.replace(
+        "PACKAGE",
+        find_installation().portable_installation.build_requirement(LAUNCHER_FACTS[launcher].extra),
+    )
+    for placeholder, command_words in (
         ("run scenarios", ["run", f"{folder}"]),
         ("audit train.py", ["audit", *script]),
     ):
-        text = text.replace(f"chaos {its} ", f"chaos {shlex.join(ours)} ")
-    own = f" -- {shlex.join(arguments)}" if arguments else ""
-    return text.replace("reports/audit.xml\n", f"reports/audit.xml{own}\n", 1)
+        text = text.replace(f"chaos {placeholder} ", f"chaos {shlex.join(command_words)} ")
+    script_words = f" -- {shlex.join(arguments)}" if arguments else ""
+    return text.replace("reports/audit.xml\n", f"reports/audit.xml{script_words}\n", 1)

@@ -12,19 +12,27 @@ from rich.text import Text
 
 from chaos.cli.streams import write_document
 from chaos.errors import ScenarioError, UsageError
-from chaos.extensions import other_checks
-from chaos.report.screen import screen
-from chaos.report.tables import TOPICS, catalogue, explained, names, table_of
-from chaos.run.shown import shown
+from chaos.extensions import load_external_checks
+from chaos.report.screen import build_console
+from chaos.report.tables import (
+    TOPICS,
+    build_catalogue,
+    build_description_table,
+    explain_name,
+    list_names,
+)
+from chaos.run.display_path import format_path
 from chaos.scenario_file.load import find_scenarios, load_scenario
-from chaos.scenario_file.messages import json_schema
+from chaos.scenario_file.messages import build_json_schema
 
 LISTS = (*TOPICS, "scenarios", "jobs")
 
 
-def begun(typed: str) -> list[str]:
+def complete_name(prefix: str) -> list[str]:
     """Return the lists, faults and checks that begin so: a shell completes them."""
-    return [name for name in (*LISTS, *names(other_checks())) if name.startswith(typed)]
+    return [
+        name for name in (*LISTS, *list_names(load_external_checks())) if name.startswith(prefix)
+    ]
 
 
 def list_(
@@ -33,7 +41,7 @@ def list_(
         typer.Argument(
             metavar="WHAT",
             help=f"{', '.join(LISTS)}, or the name of a fault or a check.",
-            autocompletion=begun,
+            autocompletion=complete_name,
         ),
     ],
     folder: Annotated[
@@ -45,18 +53,20 @@ def list_(
     Examples: chaos list faults; chaos list preempt_node
     """
     if what in TOPICS:
-        screen().print(catalogue(what, other_checks()))
+        build_console().print(build_catalogue(what, load_external_checks()))
     elif what == "scenarios":
-        screen().print(table_of("scenario", list(_scenarios(folder))))
+        build_console().print(build_description_table("scenario", list(_list_scenarios(folder))))
     elif what == "jobs":
-        found = list(_jobs(folder))
-        if not found:
+        job_rows = list(_list_jobs(folder))
+        if not job_rows:
             raise UsageError(
-                "no folder `jobs` with a script is there", "Name one: --in", place=shown(folder)
+                "no folder `jobs` with a script is there",
+                "Name one: --in",
+                location=format_path(folder),
             )
-        screen().print(table_of("job", found))
+        build_console().print(build_description_table("job", job_rows))
     else:
-        screen().print(Text(_explanation(what.rpartition("/")[2])))
+        build_console().print(Text(_find_explanation(what.rpartition("/")[2])))
 
 
 def schema() -> None:
@@ -64,33 +74,37 @@ def schema() -> None:
 
     Example: chaos schema > scenarios/chaos.schema.json
     """
-    write_document(json.dumps(json_schema(), indent=2) + "\n")
+    write_document(json.dumps(build_json_schema(), indent=2) + "\n")
 
 
-def _explanation(name: str) -> str:
-    others = other_checks()
-    text = explained(name, others)
+def _find_explanation(name: str) -> str:
+    external_checks = load_external_checks()
+    text = explain_name(name, external_checks)
     if text is None:
-        near = difflib.get_close_matches(name, [*LISTS, *names(others)], n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"The lists are {', '.join(LISTS)}."
+        close_names = difflib.get_close_matches(name, [*LISTS, *list_names(external_checks)], n=1)
+        hint = (
+            f"Did you mean {close_names[0]}?"
+            if close_names
+            else f"The lists are {', '.join(LISTS)}."
+        )
         raise UsageError(f"there is no list, fault or check '{name}'", hint)
     return text
 
 
-def _scenarios(folder: Path) -> Iterator[tuple[str, str]]:
+def _list_scenarios(folder: Path) -> Iterator[tuple[str, str]]:
     for file in find_scenarios([folder]):
         try:
             text = load_scenario(file).scenario
         except ScenarioError as error:
             text = f"cannot be read: {str(error).splitlines()[0]}"
-        yield shown(file.resolve()), text
+        yield format_path(file.resolve()), text
 
 
-def _jobs(folder: Path) -> Iterator[tuple[str, str]]:
+def _list_jobs(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield the scripts in folders named `jobs`, with the first line of their docstring."""
     for file in sorted(folder.rglob("jobs/*.py")):
         try:
             text = ast.get_docstring(ast.parse(file.read_bytes())) or ""
         except SyntaxError:
             text = "cannot be read"
-        yield shown(file.resolve()), text.partition("\n")[0]
+        yield format_path(file.resolve()), text.partition("\n")[0]

@@ -11,51 +11,51 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos import settings
-from chaos.audit.launcher import launcher_evidence
-from chaos.cli.rules import NotWith
+from chaos.audit.launcher import find_launcher_evidence
+from chaos.cli.rules import ExcludesOption
 from chaos.errors import OtherLauncherError, UsageError
-from chaos.model.launcher import USUAL, Launcher
+from chaos.model.launcher import DEFAULT_LAUNCHER, Launcher
 from chaos.model.plan import BackendName, PlanBackend
 from chaos.run.modules import ModuleFile, Modules
-from chaos.run.sbatch_header import is_for_sbatch
+from chaos.run.sbatch_header import is_sbatch_script
 
 REPORTS = Path("reports")
 
 
-def seconds(text: str | float) -> float:
+def parse_seconds(text: str | float) -> float:
     """Return a time such as 90s, 5m or 1h in seconds; a number alone is in seconds."""
     try:
-        return settings.seconds(text)
+        return settings.parse_seconds(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
 
-def node_range(text: str | None) -> tuple[int, int]:
+def parse_node_range(text: str | None) -> tuple[int, int]:
     """Return the fewest and the most nodes, as torchrun's --nnodes has them; None is one node.
 
     Raises `UsageError` for anything else.
     """
-    found = re.fullmatch(r"([1-9]\d{0,2})(?::([1-9]\d{0,2}))?", text or "1")
-    least, most = (0, 0) if found is None else (int(found[1]), int(found[2] or found[1]))
-    if not 0 < least <= most:
+    match = re.fullmatch(r"([1-9]\d{0,2})(?::([1-9]\d{0,2}))?", text or "1")
+    min_nodes, max_nodes = (0, 0) if match is None else (int(match[1]), int(match[2] or match[1]))
+    if not 0 < min_nodes <= max_nodes:
         raise UsageError(
             f"nodes are a number, or MIN:MAX as in torchrun's --nnodes; got '{text}'",
             "Write --nodes 2, or --nodes 1:2 for a job that goes on with one.",
-            place="--nodes",
+            location="--nodes",
         )
-    return least, most
+    return min_nodes, max_nodes
 
 
-def hours(text: str | float) -> float:
+def parse_hours(text: str | float) -> float:
     """Return a time such as 72h or 3d in hours; a number alone is in hours."""
     is_bare = re.fullmatch(r"[\d.]+", str(text).strip())
-    return seconds(f"{text}h" if is_bare else text) / 3600
+    return parse_seconds(f"{text}h" if is_bare else text) / 3600
 
 
-def not_side_by_side(*backends: PlanBackend) -> NotWith:
+def forbid_parallel_jobs(*backends: PlanBackend) -> ExcludesOption:
     """Return the rule of `--jobs` for a command whose runs do not go side by side on these."""
-    why = "only forked workers run side by side"
-    return NotWith("backend", why, "Add --backend fork.", values=backends, unless=1)
+    problem = "only forked workers run side by side"
+    return ExcludesOption("backend", problem, "Add --backend fork.", values=backends, unless=1)
 
 
 Reports = Annotated[
@@ -101,7 +101,7 @@ IsModule = Annotated[
         "--module", "-m", help="SCRIPT is a module, run as `python -m` does: package.module."
     ),
 ]
-Words = Annotated[
+ScriptArguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="ARGS", help="The script's own arguments, after --."),
 ]
@@ -113,28 +113,28 @@ Scale = Annotated[
 ]
 
 
-def located(script: Path, *, is_module: bool) -> ModuleFile:
+def locate_script(script: Path, *, is_module: bool) -> ModuleFile:
     """Return the file that is run; raises `UsageError` for a module that is nowhere."""
     if not is_module:
         return ModuleFile(script)
-    found = Modules([Path.cwd()]).to_run(str(script))
-    if found is None:
+    module_file = Modules([Path.cwd()]).find_runnable(str(script))
+    if module_file is None:
         hint = "It is a dotted name, as python -m has it, found from here or on PYTHONPATH."
-        raise UsageError("there is no such module", hint, place=f"-m {script}")
-    return found
+        raise UsageError("there is no such module", hint, location=f"-m {script}")
+    return module_file
 
 
 AGAIN = "chaos.cli.options.again"  # in a context: why its command is carried out once more
 
 
-def under_the_right_launcher(command: Callable[..., None]) -> Callable[..., None]:
+def retry_launcher(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that begins again under another launcher, where the guessed one was wrong.
 
     A launcher that was given stands.
     """
 
     @functools.wraps(command)
-    def called(context: typer.Context, **params: Any) -> None:  # noqa: ANN401 - the options
+    def run_command(context: typer.Context, **params: Any) -> None:  # noqa: ANN401 - the options
         try:
             command(context, **params)
         except OtherLauncherError as error:
@@ -143,45 +143,48 @@ def under_the_right_launcher(command: Callable[..., None]) -> Callable[..., None
             context.meta[AGAIN] = error
             command(context, **params)
 
-    return called
+    return run_command
 
 
-def chosen_launcher(
-    given: Launcher | None,
+def choose_launcher(
+    launcher_option: Launcher | None,
     script: ModuleFile,
     console: Console,
-    again: OtherLauncherError | None = None,
+    launcher_error: OtherLauncherError | None = None,
     *,
     takes_sbatch: bool = False,
 ) -> Launcher:
     """Return the launcher that is given, or that the script shows; print how it is known.
 
-    `again`: what a start of the script under the guessed launcher has shown. Raises `UsageError`
-    for a script for sbatch, unless the command takes those.
+    `launcher_error`: what a start of the script under the guessed launcher has shown. Raises
+    `UsageError` for a script for sbatch, unless the command takes those.
     """
-    is_for_slurm = script.file.is_file() and is_for_sbatch(script.file)
-    if (is_for_slurm or given == "slurm") and not takes_sbatch:
+    is_for_slurm = script.file.is_file() and is_sbatch_script(script.file)
+    if (is_for_slurm or launcher_option == "slurm") and not takes_sbatch:
         raise UsageError(
             f"{script.file} is for sbatch, and this command takes Python scripts",
             "`chaos audit` takes it, and `chaos run` a scenario with `job: {launcher: slurm, "
             "script: …, workers: …}`; `chaos preflight` reads it as it is.",
         )
-    if is_for_slurm and given not in (None, "slurm"):
+    if is_for_slurm and launcher_option not in (None, "slurm"):
         raise UsageError(
-            f"{script.file} is for sbatch, and --launcher is {given}",
+            f"{script.file} is for sbatch, and --launcher is {launcher_option}",
             "Leave --launcher out; or name the Python script that it starts.",
-            place="--launcher",
+            location="--launcher",
         )
-    launcher, known = given or USUAL, "--launcher"
-    if again is not None:
-        launcher, known = again.launcher, f"{again.evidence}: the script is started again"
+    launcher, grounds = launcher_option or DEFAULT_LAUNCHER, "--launcher"
+    if launcher_error is not None:
+        launcher, grounds = (
+            launcher_error.launcher,
+            f"{launcher_error.evidence}: the script is started again",
+        )
     elif is_for_slurm:
-        launcher, known = "slurm", "it has options for sbatch"
-    elif given is None:
+        launcher, grounds = "slurm", "it has options for sbatch"
+    elif launcher_option is None:
         try:
-            evidence = launcher_evidence(script)
+            evidence = find_launcher_evidence(script)
         except OSError:  # reported where the plan is made
-            return USUAL
-        launcher, known = evidence.launcher, str(evidence)
-    console.print(Text(f"launcher: {launcher} ({known})"), soft_wrap=True)
+            return DEFAULT_LAUNCHER
+        launcher, grounds = evidence.launcher, str(evidence)
+    console.print(Text(f"launcher: {launcher} ({grounds})"), soft_wrap=True)
     return launcher

@@ -16,41 +16,41 @@ from rich.text import Text
 
 from chaos.check.analysis import RunAnalysis
 from chaos.cli.documents import Document, Format, Output
-from chaos.cli.options import REPORTS, Reports, Seed, Words, hours
-from chaos.cli.rules import Needs
+from chaos.cli.options import REPORTS, Reports, ScriptArguments, Seed, parse_hours
+from chaos.cli.rules import RequiresOption
 from chaos.errors import UsageError
-from chaos.model.launcher import FACTS
+from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.plan import PlanBackend
-from chaos.preflight.answer import Answer, answer
-from chaos.preflight.asked import Asked, Given
+from chaos.preflight.answer import Answer, answer_question
 from chaos.preflight.calibration import (
     RunSettings,
     calibration_runs,
-    settings_of_start,
+    observe_start,
     validate_forecast,
 )
 from chaos.preflight.compression import Losses
 from chaos.preflight.forecast import Effort
-from chaos.preflight.known_defects import here
-from chaos.preflight.load import SUFFIX, MarketChoice, analyses_in, question_of_runs
+from chaos.preflight.known_defects import find_installed_defects
+from chaos.preflight.load import SUFFIX, MarketChoice, build_run_question, load_analyses
 from chaos.preflight.market import MARKETS, TraceReading
 from chaos.preflight.question import Question
-from chaos.preflight.render import render_summary, show_answer
+from chaos.preflight.render import format_answer, render_summary
 from chaos.preflight.rules import RULES, refuse_unknown
 from chaos.preflight.trace_columns import Unit
-from chaos.preflight.validation import Validation, validated
-from chaos.report.live import MovingLine
-from chaos.report.screen import bare_table, plain, screen
+from chaos.preflight.user_question import UserInputs, UserQuestion
+from chaos.preflight.validation import Validation, validate_runs
+from chaos.report.live import LiveLine
+from chaos.report.screen import build_bare_table, build_console, render_plain
 from chaos.run.ci import add_to_step_summary
-from chaos.run.clock import Clock, SystemClock, seconds_since, stamp
-from chaos.run.directory import in_reports
-from chaos.words import plural
+from chaos.run.clock import Clock, SystemClock, elapsed_seconds, format_stamp
+from chaos.run.directory import ensure_reports_folder
+from chaos.wording import plural
 
 SIMULATIONS = 10_000
 MOMENT_S = 1.0
 VALIDATION_RUNS: dict[PlanBackend, int] = {"fork": 24, "ray": 6, "torchrun": 6, "python": 6}
 
-_given, _measured, _goal = (
+_market_option, _measurement_option, _goal_option = (
     partial(typer.Option, rich_help_panel=panel)
     for panel in ("Market and costs", "Measured in runs", "Goals")
 )
@@ -64,52 +64,60 @@ Subject = Annotated[
         "platform's file (RayJob, PyTorchJob, SkyPilot, sbatch).",
     ),
 ]
-MarketName = Annotated[str | None, _given("--market", metavar="NAME", help="A preset; see --list.")]
+MarketName = Annotated[
+    str | None, _market_option("--market", metavar="NAME", help="A preset; see --list.")
+]
 TraceFile = Annotated[
-    Path | None, _given("--trace", metavar="FILE", help="Fit the market to this trace.")
+    Path | None, _market_option("--trace", metavar="FILE", help="Fit the market to this trace.")
 ]
 ReplayIt = Annotated[
-    bool, _given("--replay-trace", help="Repeat the trace instead of fitting it."), Needs("trace")
+    bool,
+    _market_option("--replay-trace", help="Repeat the trace instead of fitting it."),
+    RequiresOption("trace"),
 ]
 TraceNodes = Annotated[
     TraceReading | None,
-    _given(
+    _market_option(
         "--trace-nodes",
         help="How the trace's nodes are read. pool: it is a cluster like yours, of another size; "
         "as large a share of your nodes is up as of its own. market: it is what could be had; you "
         "hold as many as you want of those that are up, and the others replace one you lose. "
         "Default: both; where the answers differ, cannot tell.",
     ),
-    Needs("trace"),
+    RequiresOption("trace"),
 ]
 TraceHeld = Annotated[
     str | None,
-    _given(
+    _market_option(
         "--trace-held",
         metavar="N|N..M",
         help="How many nodes there were, where the trace is a platform's log of those that were "
         "lost. Of a range both ends are answered.",
     ),
-    Needs("trace"),
+    RequiresOption("trace"),
 ]
 TraceUnit = Annotated[
     Unit | None,
-    _given(
+    _market_option(
         "--trace-unit", help="Of plain times in the columns of a trace, where no heading says it."
     ),
-    Needs("trace"),
+    RequiresOption("trace"),
 ]
 AdvisorRow = Annotated[
     str | None,
-    _given("--advisor", metavar="FILE:REGION:TYPE", help="A row of AWS Spot Advisor's JSON."),
+    _market_option(
+        "--advisor", metavar="FILE:REGION:TYPE", help="A row of AWS Spot Advisor's JSON."
+    ),
 ]
 PricesFrom = Annotated[
     str | None,
-    _given("--prices", metavar="FILE:REGION:TYPE", help="A row of a catalog of SkyPilot's (CSV)."),
+    _market_option(
+        "--prices", metavar="FILE:REGION:TYPE", help="A row of a catalog of SkyPilot's (CSV)."
+    ),
 ]
 CostsFrom = Annotated[
     Path | None,
-    _given(
+    _market_option(
         "--costs",
         metavar="PATH",
         help="Use the costs of this run or audit, of a log, or of a folder of checkpoints.",
@@ -117,14 +125,17 @@ CostsFrom = Annotated[
 ]
 Calibrate = Annotated[
     bool,
-    _measured("--calibrate", help="Measure the job's costs in runs with and without faults."),
+    _measurement_option(
+        "--calibrate", help="Measure the job's costs in runs with and without faults."
+    ),
 ]
 BackendOption = Annotated[
-    PlanBackend, _measured("--backend", help="Where --calibrate and --validate run the job.")
+    PlanBackend,
+    _measurement_option("--backend", help="Where --calibrate and --validate run the job."),
 ]
 Validate = Annotated[
     bool,
-    _measured(
+    _measurement_option(
         "--validate",
         help="Compare the forecast with real runs under the market's losses, in fast motion. Other "
         "runs measure the costs before.",
@@ -132,12 +143,14 @@ Validate = Annotated[
 ]
 ValidationRuns = Annotated[
     int | None,
-    _measured("--validation-runs", min=2, metavar="N", help="Default: 24; in real processes 6."),
-    Needs("validate"),
+    _measurement_option(
+        "--validation-runs", min=2, metavar="N", help="Default: 24; in real processes 6."
+    ),
+    RequiresOption("validate"),
 ]
 LossesOption = Annotated[
     Losses,
-    _measured(
+    _measurement_option(
         "--losses",
         help="What a loss of --validate takes: a worker, a node that returns later, or a node "
         "with notice.",
@@ -145,32 +158,36 @@ LossesOption = Annotated[
 ]
 Scale = Annotated[
     float | None,
-    _measured(
+    _measurement_option(
         "--scale",
         min=1,
         metavar="X",
         help="Speed-up of the market. Default: a few losses per run.",
     ),
-    Needs("validate"),
+    RequiresOption("validate"),
 ]
 Recorded = Annotated[
     Path | None,
-    _measured("--recorded", metavar="FOLDER", help="Compare the model with this run or audit."),
+    _measurement_option(
+        "--recorded", metavar="FOLDER", help="Compare the model with this run or audit."
+    ),
 ]
 Deadline = Annotated[
     float | None,
-    _goal(
+    _goal_option(
         "--deadline",
-        parser=hours,
+        parser=parse_hours,
         metavar="TIME",
         help="Such as 72h or 3d; a number alone is in hours.",
     ),
 ]
 MaxCost = Annotated[
     float | None,
-    _goal("--max-cost", metavar="SHARE", help="Cost as a share of on-demand, such as 0.5."),
+    _goal_option("--max-cost", metavar="SHARE", help="Cost as a share of on-demand, such as 0.5."),
 ]
-GoodputGoal = Annotated[float | None, _goal("--goodput", metavar="SHARE", help="Such as 0.8.")]
+GoodputGoal = Annotated[
+    float | None, _goal_option("--goodput", metavar="SHARE", help="Such as 0.8.")
+]
 Values = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PLACE=VALUE", help="Such as job.nodes=64. Repeatable."),
@@ -186,7 +203,7 @@ Listing = Annotated[bool, typer.Option("--list", help="List the markets and the 
 
 def preflight(  # noqa: PLR0913 - one parameter per option
     subject: Subject = None,
-    arguments: Words = None,
+    arguments: ScriptArguments = None,
     *,
     market: MarketName = None,
     trace: TraceFile = None,
@@ -222,161 +239,176 @@ def preflight(  # noqa: PLR0913 - one parameter per option
 
     Example: chaos preflight big.preflight.yaml --market busy-16h --deadline 72h
     """
-    document = Document.asked(form, output, "text", "json", "md", "html")
-    console = screen(stderr=document.takes_stdout)
+    document = Document.from_options(form, output, "text", "json", "md", "html")
+    console = build_console(stderr=document.takes_stdout)
     if listing:
-        _list(screen())
+        _print_presets(build_console())
         return
     if subject is None:
         raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
     refuse_unknown(ignore or ())
-    held_ends = _held(trace_held)
-    choice = MarketChoice(market, trace, replay, trace_nodes, held_ends, trace_unit, advisor)
+    held_range = _parse_held_range(trace_held)
+    choice = MarketChoice(market, trace, replay, trace_nodes, held_range, trace_unit, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
     settings = RunSettings(reports, console, backend, count, scale=scale, seed=seed, losses=losses)
-    analyses = _calibrated(settings, subject, arguments or ()) if calibrate or validate else ()
+    analyses = _run_calibration(settings, subject, arguments or ()) if calibrate or validate else ()
     goals = {"goal.deadline_h": deadline, "goal.budget": max_cost, "goal.goodput": goodput}
-    asked_for = {place: value for place, value in goals.items() if value is not None}
-    given = Given(subject, choice, costs, asked_for | assigned(values or ()), analyses, prices)
-    asked = _started(given, settings, arguments or ()).asked()
-    question, notes = asked.question, (*asked.notes, *_known(asked.question))
+    goal_values = {place: value for place, value in goals.items() if value is not None}
+    inputs = UserInputs(
+        subject, choice, costs, goal_values | parse_assignments(values or ()), analyses, prices
+    )
+    request = _add_start(inputs, settings, arguments or ()).build_question()
+    question, notes = request.question, (*request.notes, *_describe_known_defects(request.question))
     effort = Effort(runs=simulations, seed=seed, jobs=os.cpu_count() or 1)
-    found = _answered(replace(asked, notes=notes), effort, ignore or ())
-    held = [] if recorded is None else [_compared(recorded, question)]
+    forecast = _answer_request(replace(request, notes=notes), effort, ignore or ())
+    validations = [] if recorded is None else [_compare_recorded(recorded, question)]
     if validate:
-        held.append(validate_forecast(settings, analyses, question))
-    _tell(replace(found, validation=tuple(held)), reports, console, document)
-    raise typer.Exit(found.exit_code)
+        validations.append(validate_forecast(settings, analyses, question))
+    _publish_answer(replace(forecast, validation=tuple(validations)), reports, console, document)
+    raise typer.Exit(forecast.exit_code)
 
 
-def _answered(asked: Asked, effort: Effort, ignore: Sequence[str]) -> Answer:
-    with MovingLine(screen(stderr=True)) as line:
-        tell, ranges = _told(line, SystemClock()), asked.ranges
-        return answer(
-            asked.question, effort, ranges=ranges, ignore=ignore, notes=asked.notes, tell=tell
+def _answer_request(request: UserQuestion, effort: Effort, ignore: Sequence[str]) -> Answer:
+    with LiveLine(build_console(stderr=True)) as line:
+        report_stage, ranges = _build_stage_reporter(line, SystemClock()), request.ranges
+        return answer_question(
+            request.question,
+            effort,
+            ranges=ranges,
+            ignore=ignore,
+            notes=request.notes,
+            report_stage=report_stage,
         )
 
 
-def _started(given: Given, settings: RunSettings, words: Sequence[str]) -> Given:
+def _add_start(inputs: UserInputs, settings: RunSettings, words: Sequence[str]) -> UserInputs:
     """Return what was given, with one start of a script whose costs are from elsewhere."""
-    is_script = given.subject.suffix == ".py" and given.subject.is_file()
-    if not is_script or given.costs is None or given.analyses:
-        return given
-    return replace(given, start=settings_of_start(settings, given.subject, words))
+    is_script = inputs.subject.suffix == ".py" and inputs.subject.is_file()
+    if not is_script or inputs.costs is None or inputs.analyses:
+        return inputs
+    return replace(inputs, start=observe_start(settings, inputs.subject, words))
 
 
-def _known(question: Question) -> tuple[str, ...]:
+def _describe_known_defects(question: Question) -> tuple[str, ...]:
     """Return a note on the defects that the installed launcher is known to have."""
-    package = FACTS[question.settings.launcher].package
-    found = [one for one in here() if one.package == package]
-    if not found:
+    package = LAUNCHER_FACTS[question.settings.launcher].package
+    defects = [defect for defect in find_installed_defects() if defect.package == package]
+    if not defects:
         return ()
-    count = plural(len(found), "defect")
-    installed = f"{package} {found[0].version}, as it is installed here,"
-    return (f"{installed} has {count} that matter under loss: `chaos doctor` lists them",)
+    count = plural(len(defects), "defect")
+    version_text = f"{package} {defects[0].version}, as it is installed here,"
+    return (f"{version_text} has {count} that matter under loss: `chaos doctor` lists them",)
 
 
-def _held(words: str | None) -> tuple[int, int] | None:
+def _parse_held_range(words: str | None) -> tuple[int, int] | None:
     """Return the ends of `16` or `16..24`."""
     if words is None:
         return None
-    found = re.fullmatch(r"([1-9]\d{0,6})(?:\.\.([1-9]\d{0,6}))?", words)
-    few, many = (0, 0) if found is None else (int(found[1]), int(found[2] or found[1]))
-    if not 0 < few <= many:
+    match = re.fullmatch(r"([1-9]\d{0,6})(?:\.\.([1-9]\d{0,6}))?", words)
+    fewest, highest = (0, 0) if match is None else (int(match[1]), int(match[2] or match[1]))
+    if not 0 < fewest <= highest:
         raise UsageError(f"--trace-held is N or N..M, got {words}", "Such as --trace-held 16..24.")
-    return few, many
+    return fewest, highest
 
 
-def _told(line: MovingLine, clock: Clock) -> Callable[[str], None]:
+def _build_stage_reporter(line: LiveLine, clock: Clock) -> Callable[[str], None]:
     """Return a function that shows each stage, on a terminal only, after a moment."""
-    begun_ns = clock.now_ns()
+    start_ns = clock.now_ns()
 
-    def tell(stage: str) -> None:
-        passed_s = seconds_since(begun_ns, clock)
-        if line.moves and passed_s >= MOMENT_S:
-            line.move(Text(f"{stage} ({passed_s:.0f} s)", style="dim"))
+    def report_stage(stage: str) -> None:
+        elapsed_s = elapsed_seconds(start_ns, clock)
+        if line.can_replace and elapsed_s >= MOMENT_S:
+            line.replace_content(Text(f"{stage} ({elapsed_s:.0f} s)", style="dim"))
 
-    return tell
+    return report_stage
 
 
-def _calibrated(settings: RunSettings, job: Path, words: Sequence[str]) -> tuple[RunAnalysis, ...]:
+def _run_calibration(
+    settings: RunSettings, job: Path, words: Sequence[str]
+) -> tuple[RunAnalysis, ...]:
     if job.name.endswith(SUFFIX):
         raise UsageError(
             "a question cannot be run",
             "Give the script or the scenario; what the file sets goes into --set.",
-            place=str(job),
+            location=str(job),
         )
     return tuple(calibration_runs(settings, job, words))
 
 
-def _tell(found: Answer, reports: Path, console: Console, document: Document) -> None:
-    page = _write(found, reports)
-    add_to_step_summary(os.environ, render_summary(found))
-    answer_shown = show_answer(found, page=str(page))
+def _publish_answer(forecast: Answer, reports: Path, console: Console, document: Document) -> None:
+    page = _write_page(forecast, reports)
+    add_to_step_summary(os.environ, render_summary(forecast))
+    answer_view = format_answer(forecast, page=str(page))
     if not document.takes_stdout:
-        console.print(answer_shown)
+        console.print(answer_view)
     document.write(
         {
-            "text": lambda: plain(lambda on: on.print(answer_shown)),
-            "json": lambda: _in_json(found),
-            "md": lambda: render_summary(found),
+            "text": lambda: render_plain(lambda text_console: text_console.print(answer_view)),
+            "json": lambda: _render_json(forecast),
+            "md": lambda: render_summary(forecast),
             "html": lambda: page.read_text(encoding="utf-8"),
         }
     )
 
 
-def _in_json(found: Answer) -> str:
-    return json.dumps(found.to_json(), indent=2, default=str, allow_nan=False)
+def _render_json(forecast: Answer) -> str:
+    return json.dumps(forecast.dump_values(), indent=2, default=str, allow_nan=False)
 
 
-def _compared(folder: Path, question: Question) -> Validation:
+def _compare_recorded(folder: Path, question: Question) -> Validation:
     """Compare the model with the recorded job, without the question's changes of it."""
-    analyses = analyses_in(folder)
-    own = question_of_runs(analyses, source=str(folder), market=question.market)
-    return validated(own, analyses)
+    analyses = load_analyses(folder)
+    recorded_question = build_run_question(analyses, source=str(folder), market=question.market)
+    return validate_runs(recorded_question, analyses)
 
 
-def assigned(words: Sequence[str]) -> dict[str, Any]:
+def parse_assignments(words: Sequence[str]) -> dict[str, Any]:
     """Return the fields of `place=value` texts; a value is JSON if possible, otherwise text."""
     values: dict[str, Any] = {}
     for word in words:
-        place, sign, text = word.partition("=")
-        if not sign or not place:
+        field_path, separator, text = word.partition("=")
+        if not separator or not field_path:
             raise UsageError(f"--set is PLACE=VALUE, got {word}", "Such as --set job.nodes=64.")
         try:
-            values[place.strip()] = json.loads(text)
+            values[field_path.strip()] = json.loads(text)
         except ValueError:
-            values[place.strip()] = text
+            values[field_path.strip()] = text
         except RecursionError:
-            raise UsageError(f"--set {place}: the value is nested too deeply") from None
+            raise UsageError(f"--set {field_path}: the value is nested too deeply") from None
     return values
 
 
-def _write(found: Answer, reports: Path) -> Path:
+def _write_page(forecast: Answer, reports: Path) -> Path:
     from chaos.preflight.page import render_answer  # noqa: PLC0415 - what draws takes half a second
 
-    folder = in_reports(reports, "preflight") / stamp(SystemClock().wall_ns())
+    folder = ensure_reports_folder(reports, "preflight") / format_stamp(SystemClock().wall_ns())
     try:
         folder.mkdir(parents=True, exist_ok=True)
         page = folder / "preflight.html"
-        page.write_text(render_answer(found), encoding="utf-8")
-        (folder / "preflight.json").write_text(_in_json(found), encoding="utf-8")
+        page.write_text(render_answer(forecast), encoding="utf-8")
+        (folder / "preflight.json").write_text(_render_json(forecast), encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"cannot write there: {error.strerror}",
             "Choose a folder that can be written with --reports.",
-            place=str(reports),
+            location=str(reports),
         ) from error
     return page
 
 
-def _list(console: Console) -> None:
-    markets = bare_table("market", "h per node", "shocks", "away", "notice", "price")
-    for one in MARKETS:
-        shock = "-" if one.shock is None else f"{one.shock.share:.0%} per {one.shock.every_h:g} h"
-        notice = "none" if not one.notice.seconds else f"{one.notice.seconds:g} s"
-        away = f"{one.away_h * 60:.0f} min"
-        markets.add_row(one.name, f"{one.mtbf_h:.1f}", shock, away, notice, f"{one.price_ratio:g}")
+def _print_presets(console: Console) -> None:
+    markets = build_bare_table("market", "h per node", "shocks", "away", "notice", "price")
+    for market in MARKETS:
+        shock = (
+            "-"
+            if market.shock is None
+            else f"{market.shock.share:.0%} per {market.shock.every_h:g} h"
+        )
+        notice = "none" if not market.notice.seconds else f"{market.notice.seconds:g} s"
+        away_text = f"{market.away_h * 60:.0f} min"
+        markets.add_row(
+            market.name, f"{market.mtbf_h:.1f}", shock, away_text, notice, f"{market.price_ratio:g}"
+        )
     rules = Table.grid(padding=(0, 2, 0, 0))
     for rule in RULES:
         rules.add_row(rule.id, rule.weight, rule.reason)

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from chaos.cli.documents import Document
-from chaos.report.screen import screen
+from chaos.report.screen import build_console
 
 T = TypeVar("T")
 
@@ -23,18 +23,18 @@ class PythonCall(Generic[T]):
     result: T | None = None
 
     @classmethod
-    def of(cls, context: typer.Context) -> "PythonCall[T] | None":
+    def from_context(cls, context: typer.Context) -> "PythonCall[T] | None":
         """Return the call of a command; None where a command line is."""
         return context.find_object(cls)
 
 
-def console_of(context: typer.Context, document: Document) -> Console:
+def find_console(context: typer.Context, document: Document) -> Console:
     """Return what a command tells its progress on."""
-    call = PythonCall[object].of(context)
-    return screen(stderr=document.takes_stdout) if call is None else call.console
+    call = PythonCall[object].from_context(context)
+    return build_console(stderr=document.takes_stdout) if call is None else call.console
 
 
-def words_of(context: typer.Context) -> Sequence[str]:
+def find_command_words(context: typer.Context) -> Sequence[str]:
     """Return the words of a command, its own name first."""
-    call = PythonCall[object].of(context)
+    call = PythonCall[object].from_context(context)
     return sys.argv[1:] if call is None else call.words

@@ -14,18 +14,18 @@ from rich.text import Text
 from chaos import __version__
 from chaos.cli.cluster import AllowFaultsOn, AllowNodeLoss, PrestartWorkers
 from chaos.cli.options import REPORTS, Reports
-from chaos.cli.run import KeepStorage, exit_code
+from chaos.cli.run import KeepStorage, find_exit_code
 from chaos.errors import UsageError
-from chaos.harness import Harness, check_again
-from chaos.launch.open import open_backend
-from chaos.model.arguments import command_line
+from chaos.harness import Harness, rejudge_run
+from chaos.launch.backends import open_backend
+from chaos.model.arguments import build_command_line
 from chaos.model.event import LossResolved, StepDone
 from chaos.model.history import History
-from chaos.model.masked import masked, masked_text
+from chaos.model.masking import mask_text, mask_value
 from chaos.model.plan import Plan
-from chaos.plan.permitted import ClusterOverrides, Permissions
-from chaos.report.outcome import FinishedRun, row_of
-from chaos.report.screen import screen
+from chaos.plan.permissions import ClusterOverrides, Permissions
+from chaos.report.outcome import FinishedRun, build_suite_row
+from chaos.report.screen import build_console
 from chaos.report.terminal import print_suite
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
@@ -40,9 +40,9 @@ def rejudge(
 
     Example: chaos rejudge reports/worker_killed_mid_epoch/0-20261121T014500
     """
-    runs = [check_again(path) for path in directories]
-    _show(screen(), runs)
-    raise typer.Exit(exit_code([row_of(one) for one in runs]))
+    runs = [rejudge_run(path) for path in directories]
+    _print_runs(build_console(), runs)
+    raise typer.Exit(find_exit_code([build_suite_row(judged_run) for judged_run in runs]))
 
 
 def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
@@ -60,63 +60,73 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     Example: chaos replay reports/worker_killed_mid_epoch/0-20261121T014500
     """
-    console, recorded = screen(), RunDirectory(directory.resolve())
-    plan = recorded.load_plan()
+    console, recorded_run = build_console(), RunDirectory(directory.resolve())
+    plan = recorded_run.load_plan()
     console.print(f"chaos {__version__}, seed {plan.seed}, replay of {directory}", soft_wrap=True)
-    ask(console, plan, directory.resolve(), is_answered=yes)
-    may = Permissions(allow_faults_on, allow_node_loss)
+    confirm_execution(console, plan, directory.resolve(), is_answered=yes)
+    permissions = Permissions(allow_faults_on, allow_node_loss)
     name = plan.backend if plan.job.facts.extra == "ray" else plan.job.launcher
-    with open_backend(name, console, may, prestart=prestart_workers) as executor:
-        cwd, there = Path(plan.cwd), ClusterOverrides(permissions=may)
-        harness = Harness(reports, console, cwd, executor, SystemClock(), keep_storage, there)
-        replayed = harness.run_plan(plan)
-    _show(console, [replayed])
-    console.print(sameness(recorded, replayed), soft_wrap=True)
-    raise typer.Exit(exit_code([row_of(replayed)]))
+    with open_backend(name, console, permissions, prestart=prestart_workers) as executor:
+        cwd, overrides = Path(plan.cwd), ClusterOverrides(permissions=permissions)
+        harness = Harness(reports, console, cwd, executor, SystemClock(), keep_storage, overrides)
+        replayed_run = harness.run_plan(plan)
+    _print_runs(console, [replayed_run])
+    console.print(describe_sameness(recorded_run, replayed_run), soft_wrap=True)
+    raise typer.Exit(find_exit_code([build_suite_row(replayed_run)]))
 
 
-def sameness(recorded: RunDirectory, replayed: FinishedRun) -> str:
+def describe_sameness(recorded_run: RunDirectory, replayed_run: FinishedRun) -> str:
     """Return in words whether a replay equals the recorded run: its verdict and every loss."""
-    before, now = recorded.load_verdict(), replayed.verdict
-    if before is None:
+    recorded_verdict, replayed_verdict = recorded_run.load_verdict(), replayed_run.verdict
+    if recorded_verdict is None:
         return "replay: the recorded run has no verdict to compare with"
-    found = [(verdict.status, [r.check for r in verdict.broken]) for verdict in (before, now)]
-    names = [f"{word} ({', '.join(checks)})" if checks else word for word, checks in found]
-    alike = found[0] == found[1]
-    verdict = f"same verdict, {names[1]}" if alike else f"{names[1]} instead of {names[0]}"
-    theirs, ours = losses(recorded.load_history()), losses(replayed.history)
-    both = sorted(theirs.keys() & ours.keys())
-    apart = next((place for place in both if theirs[place] != ours[place]), None)
-    if apart is None:
-        sameness = f"same losses at all {len(both)} steps that both runs have"
+    outcomes = [
+        (verdict.status, [result.check for result in verdict.broken])
+        for verdict in (recorded_verdict, replayed_verdict)
+    ]
+    names = [f"{status} ({', '.join(checks)})" if checks else status for status, checks in outcomes]
+    is_same_verdict = outcomes[0] == outcomes[1]
+    verdict = (
+        f"same verdict, {names[1]}" if is_same_verdict else f"{names[1]} instead of {names[0]}"
+    )
+    recorded_losses, replayed_losses = (
+        collect_losses(recorded_run.load_history()),
+        collect_losses(replayed_run.history),
+    )
+    shared_keys = sorted(recorded_losses.keys() & replayed_losses.keys())
+    first_difference = next(
+        (place for place in shared_keys if recorded_losses[place] != replayed_losses[place]), None
+    )
+    if first_difference is None:
+        losses_text = f"same losses at all {len(shared_keys)} steps that both runs have"
     else:
-        attempt, epoch, step, rank = apart
-        sameness = (
+        attempt, epoch, step, rank = first_difference
+        losses_text = (
             f"other losses, first in attempt {attempt} at epoch {epoch}, step {step}, rank {rank}: "
-            f"{ours[apart]} instead of {theirs[apart]}"
+            f"{replayed_losses[first_difference]} instead of {recorded_losses[first_difference]}"
         )
-    return f"replay: {verdict}; {sameness}"
+    return f"replay: {verdict}; {losses_text}"
 
 
 Losses: TypeAlias = dict[tuple[int, int, int, int], tuple[float | str, ...]]
 
 
-def losses(history: History) -> Losses:
+def collect_losses(history: History) -> Losses:
     """Return the losses of each step, by attempt, epoch, step and rank."""
     return {
         (event.attempt, event.epoch, event.step, event.rank): event.losses
-        for event in (entry.what for entry in history)
+        for event in (entry.event for entry in history)
         if isinstance(event, StepDone | LossResolved) and event.losses is not None
     }
 
 
-def _show(console: Console, runs: Sequence[FinishedRun]) -> None:
-    print_suite([row_of(one) for one in runs], console)
-    for one in runs:
-        console.print(f"report: {one.directory}{os.sep}report.html", soft_wrap=True)
+def _print_runs(console: Console, runs: Sequence[FinishedRun]) -> None:
+    print_suite([build_suite_row(finished_run) for finished_run in runs], console)
+    for finished_run in runs:
+        console.print(f"report: {finished_run.directory}{os.sep}report.html", soft_wrap=True)
 
 
-def ask(console: Console, plan: Plan, folder: Path, *, is_answered: bool) -> None:
+def confirm_execution(console: Console, plan: Plan, folder: Path, *, is_answered: bool) -> None:
     """Show the command that a plan will run; raise `UsageError` unless the user agrees.
 
     `folder` is that of the plan's run. Raises it as well if the job's working folder is gone.
@@ -125,9 +135,9 @@ def ask(console: Console, plan: Plan, folder: Path, *, is_answered: bool) -> Non
         raise UsageError(
             f"the working folder of the job is gone: {plan.cwd}",
             "Make it again, with what the job needs there.",
-            place=str(folder / "plan.json"),
+            location=str(folder / "plan.json"),
         )
-    for name, value in _facts(plan, folder):
+    for name, value in _describe_plan(plan, folder):
         console.print(Text.assemble((f"{name:<9}", "dim"), value), soft_wrap=True)
     if is_answered:
         return
@@ -135,39 +145,44 @@ def ask(console: Console, plan: Plan, folder: Path, *, is_answered: bool) -> Non
         raise UsageError(
             "nothing was run: there is no terminal to ask whether this code may run here",
             "Read what it will run, and give --yes.",
-            place=str(folder / "plan.json"),
+            location=str(folder / "plan.json"),
         )
     console.print("Run it? [y/N] ", end="")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("nothing was run", "`--yes` answers beforehand.")
 
 
-def _facts(plan: Plan, folder: Path) -> Iterator[tuple[str, str]]:
+def _describe_plan(plan: Plan, folder: Path) -> Iterator[tuple[str, str]]:
     job = plan.job
     if job.script is not None:
-        yield "runs", f"{job.script} ({_where(Path(plan.cwd, job.script), folder)})"
+        yield "runs", f"{job.script} ({_describe_location(Path(plan.cwd, job.script), folder)})"
     elif job.module is not None:
         yield "runs", f"{job.module}, a module, as python -m does"
     else:
         yield "runs", f"{job.train_loop}, a train loop that is imported"
     if job.args:
-        args = masked(job.args)
-        yield "with", str(args) if job.train_loop else shlex.join(command_line(args))
+        args = mask_value(job.args)
+        yield "with", str(args) if job.train_loop else shlex.join(build_command_line(args))
     if job.restarts_by_command:
-        words = shlex.join(command_line(masked(job.restart_args)))
+        words = shlex.join(build_command_line(mask_value(job.restart_args)))
         yield "again", f"after a failure{f', with {words}' if words else ''}"
-    yield "in", f"{plan.cwd} ({_where(Path(plan.cwd), folder)})"
+    yield "in", f"{plan.cwd} ({_describe_location(Path(plan.cwd), folder)})"
     if job.env:
-        yield "env", " ".join(f"{name}={masked(value, name)}" for name, value in job.env.items())
+        yield (
+            "env",
+            " ".join(f"{name}={mask_value(value, name)}" for name, value in job.env.items()),
+        )
     if plan.shape.address is not None:
         yield "cluster", plan.shape.address
     if plan.shape.storage is not None:
-        yield "storage", masked_text(plan.shape.storage)
+        yield "storage", mask_text(plan.shape.storage)
 
 
-def _where(path: Path, folder: Path) -> str:
+def _describe_location(path: Path, folder: Path) -> str:
     """Return in words whether a path is in the run's folder, or elsewhere on this machine."""
     if not path.exists():
         return "it is not there"
-    inside = path.resolve().is_relative_to(folder)
-    return "in the run's folder: it came with the record" if inside else "outside the run's folder"
+    is_inside = path.resolve().is_relative_to(folder)
+    return (
+        "in the run's folder: it came with the record" if is_inside else "outside the run's folder"
+    )

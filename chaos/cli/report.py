@@ -10,23 +10,23 @@ import typer
 from rich.table import Column
 from rich.text import Text
 
-from chaos import shelf
+from chaos import report_store
 from chaos.audit.card import Card
-from chaos.audit.page import card_in_markdown, render_card
-from chaos.cli.documents import Document, Form, Format, Output, writable
+from chaos.audit.page import render_card, render_markdown
+from chaos.cli.documents import Document, Form, Format, Output, convert_write_errors
 from chaos.cli.options import REPORTS, Reports
 from chaos.cli.streams import write_document
 from chaos.errors import HistoryError, UsageError
 from chaos.model.summary import STALE
-from chaos.report.ci import run_in_json
+from chaos.report.ci import render_json
 from chaos.report.html import render_run, render_suite, render_trend
-from chaos.report.markdown import run_in_markdown, suite_in_markdown
-from chaos.report.screen import bare_table, screen
-from chaos.run.clock import in_iso
-from chaos.run.directory import in_reports
-from chaos.run.record_file import read_record, write_text
-from chaos.run.shown import shown
-from chaos.run.suites import newest_suites, read_suite, suite_before
+from chaos.report.markdown import render_run_markdown, render_suite_markdown
+from chaos.report.screen import build_bare_table, build_console
+from chaos.run.clock import format_iso
+from chaos.run.directory import ensure_reports_folder
+from chaos.run.display_path import format_path
+from chaos.run.record_file import read_small_file, write_text
+from chaos.run.suites import find_newest_suites, find_previous_suite, read_suite
 
 FORMS: tuple[Form, ...] = ("json", "junit", "md", "html")
 
@@ -55,80 +55,97 @@ def report(  # noqa: PLR0913 - one parameter per option
 
     Examples: chaos report; chaos report reports/node_lost/0-20261121T014500 --format md
     """
-    document = Document.asked(form, output, *FORMS)
+    document = Document.from_options(form, output, *FORMS)
     if trend:
-        _trend(reports, limit or 60, show=show)
+        _write_trend(reports, limit or 60, show=show)
         return
     if path is None:
         if form or output or show:
             raise UsageError("no folder is given", "`chaos report` alone lists them.")
-        _list(reports, limit or 20)
+        _print_reports(reports, limit or 20)
         return
-    item = shelf.item_at(path)
+    stored_report = report_store.find_report(path)
     if document.form is None:
-        if not item.page.exists():
-            with writable(item.page):
-                write_text(item.page, _document(item, "html"))
-        write_document(f"{shown(item.page)}\n")
-        if shelf.came_to(item) == shelf.STALE_WORD:
-            screen(stderr=True).print(STALE, style="yellow")
-    document.write({each: partial(_document, item, each) for each in FORMS})
+        if not stored_report.page.exists():
+            with convert_write_errors(stored_report.page):
+                write_text(stored_report.page, _render_document(stored_report, "html"))
+        write_document(f"{format_path(stored_report.page)}\n")
+        if report_store.describe_outcome(stored_report) == report_store.STALE_WORD:
+            build_console(stderr=True).print(STALE, style="yellow")
+    document.write(
+        {
+            document_form: partial(_render_document, stored_report, document_form)
+            for document_form in FORMS
+        }
+    )
     if show:
-        _open(output if output and output.suffix == ".html" else item.page)
+        _open_page(output if output and output.suffix == ".html" else stored_report.page)
 
 
-def _trend(reports: Path, limit: int, *, show: bool) -> None:
-    page = in_reports(reports, "trend.html")
-    text = render_trend(newest_suites(reports, limit))
-    with writable(page):
+def _write_trend(reports: Path, limit: int, *, show: bool) -> None:
+    page = ensure_reports_folder(reports, "trend.html")
+    text = render_trend(find_newest_suites(reports, limit))
+    with convert_write_errors(page):
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(text, encoding="utf-8")
-    write_document(f"{shown(page.resolve())}\n")
+    write_document(f"{format_path(page.resolve())}\n")
     if show:
-        _open(page)
+        _open_page(page)
 
 
-def _document(item: shelf.Item, form: Form) -> str:
+def _render_document(stored_report: report_store.StoredReport, form: Form) -> str:
     if form == "junit":
-        return (item.path / "junit.xml").read_text(encoding="utf-8")
-    makers: dict[Form, Callable[[Any], str]]
-    if item.kind == "suite":
-        return _suite(item, form)
-    if item.kind == "run":
-        makers = {"md": run_in_markdown, "json": run_in_json, "html": render_run}
-        return makers[form](shelf.read_run(item.path))
-    makers = {"md": card_in_markdown, "json": Card.to_json, "html": render_card}
+        return (stored_report.path / "junit.xml").read_text(encoding="utf-8")
+    renderers: dict[Form, Callable[[Any], str]]
+    if stored_report.kind == "suite":
+        return _render_suite(stored_report, form)
+    if stored_report.kind == "run":
+        renderers = {"md": render_run_markdown, "json": render_json, "html": render_run}
+        return renderers[form](report_store.load_run(stored_report.path))
+    renderers = {"md": render_markdown, "json": Card.to_json, "html": render_card}
     try:
-        card = Card.from_json(read_record(item.path / shelf.AUDIT))
+        card = Card.from_json(read_small_file(stored_report.path / report_store.AUDIT))
     except (ValueError, RecursionError) as error:
-        raise HistoryError("not an audit of this version", place=str(item.path)) from error
-    return makers[form](card)
+        raise HistoryError(
+            "not an audit of this version", location=str(stored_report.path)
+        ) from error
+    return renderers[form](card)
 
 
-def _suite(item: shelf.Item, form: Form) -> str:
-    suite = read_suite(item.path)
+def _render_suite(stored_report: report_store.StoredReport, form: Form) -> str:
+    suite = read_suite(stored_report.path)
     if form == "json":
         return suite.model_dump_json(indent=2)
-    rows = list(shelf.rows_of(item.path))
+    rows = list(report_store.load_suite_rows(stored_report.path))
     if form == "md":
-        return suite_in_markdown(rows)
-    return render_suite(rows, suite, folder=shown(item.path), before=suite_before(item.path, suite))
+        return render_suite_markdown(rows)
+    return render_suite(
+        rows,
+        suite,
+        folder=format_path(stored_report.path),
+        previous_suite=find_previous_suite(stored_report.path, suite),
+    )
 
 
-def _list(reports: Path, limit: int) -> None:
-    items = shelf.items(reports)[:limit]
-    if not items:
-        screen().print(f"nothing was run yet: there is nothing in {reports}", soft_wrap=True)
+def _print_reports(reports: Path, limit: int) -> None:
+    stored_reports = report_store.list_reports(reports)[:limit]
+    if not stored_reports:
+        build_console().print(f"nothing was run yet: there is nothing in {reports}", soft_wrap=True)
         return
-    heads = (Column(name, no_wrap=True) for name in ("kind", "began", "came to"))
-    table = bare_table(*heads, Column("folder", overflow="fold"))
-    for item in items:
-        came_to = shelf.came_to(item)
-        cells = (item.kind, in_iso(item.stamp), came_to, shown(item.path.resolve()))
+    headings = (Column(name, no_wrap=True) for name in ("kind", "began", "came to"))
+    table = build_bare_table(*headings, Column("folder", overflow="fold"))
+    for stored_report in stored_reports:
+        outcome = report_store.describe_outcome(stored_report)
+        cells = (
+            stored_report.kind,
+            format_iso(stored_report.stamp),
+            outcome,
+            format_path(stored_report.path.resolve()),
+        )
         table.add_row(*(Text(cell) for cell in cells))
-    screen().print(table)
+    build_console().print(table)
 
 
-def _open(page: Path) -> None:
+def _open_page(page: Path) -> None:
     if not webbrowser.open(page.resolve().as_uri()):
-        raise UsageError("no browser was found", "Open the page by hand.", place=str(page))
+        raise UsageError("no browser was found", "Open the page by hand.", location=str(page))

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from chaos import __version__
-from chaos.audit.lanes import side_by_side
+from chaos.audit.lanes import run_side_by_side
 from chaos.cli import signals
 from chaos.cli.cluster import (
     Address,
@@ -25,31 +25,45 @@ from chaos.cli.cluster import (
     PrestartWorkers,
     ReclaimBy,
     Storage,
-    refuse_misspelt,
-    show_dry_run,
+    print_dry_run,
+    refuse_invalid_overrides,
 )
 from chaos.cli.commands import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
 from chaos.cli.documents import Document, Form, Format, Output
-from chaos.cli.options import REPORTS, AnyBackend, Jobs, Reports, Seed, not_side_by_side, seconds
-from chaos.cli.rules import NotWith
+from chaos.cli.options import (
+    REPORTS,
+    AnyBackend,
+    Jobs,
+    Reports,
+    Seed,
+    forbid_parallel_jobs,
+    parse_seconds,
+)
+from chaos.cli.rules import ExcludesOption
 from chaos.cli.soak import Soak
 from chaos.errors import UsageError
 from chaos.harness import Harness, write_suite
-from chaos.launch.open import open_backend
-from chaos.model.launcher import USUAL
+from chaos.launch.backends import open_backend
+from chaos.model.launcher import DEFAULT_LAUNCHER
 from chaos.model.plan import BackendName, Plan, PlanBackend
 from chaos.model.summary import SUITE
-from chaos.plan.permitted import ClusterOverrides, Permissions
-from chaos.report.ci import AnnotatedPlace, annotations
-from chaos.report.outcome import FinishedRun, SuiteRow, by_scenario, not_run, row_of
-from chaos.report.screen import plain, screen
-from chaos.report.terminal import closing_line, print_suite, row_line
-from chaos.run.ci import add_to_step_summary, on_github, place_of_scenario
+from chaos.plan.permissions import ClusterOverrides, Permissions
+from chaos.report.ci import AnnotatedLine, build_annotations
+from chaos.report.outcome import (
+    FinishedRun,
+    SuiteRow,
+    build_suite_row,
+    build_unrun_row,
+    group_scenarios,
+)
+from chaos.report.screen import build_console, render_plain
+from chaos.report.terminal import build_closing_line, build_row_line, print_suite
+from chaos.run.ci import add_to_step_summary, is_github_actions, locate_scenario
 from chaos.run.clock import SystemClock
-from chaos.run.shown import for_others, shown
-from chaos.run.suites import last_standings
+from chaos.run.display_path import format_path, format_portable_path
+from chaos.run.suites import find_latest_standings
 from chaos.scenario_file.load import find_scenarios, load_scenario, refuse_wrong
-from chaos.words import plural
+from chaos.wording import plural
 
 FORMS: tuple[Form, ...] = ("text", "json", "junit", "md", "html", "github")
 
@@ -77,19 +91,21 @@ Repeat = Annotated[
         help="Run each scenario N times. `chaos compare` needs 5 repeats of one scenario, or 8 of "
         "fifty, to tell a change from noise.",
     ),
-    NotWith("plans", "--random draws other faults for each run, and --repeat is for the same ones"),
+    ExcludesOption(
+        "plans", "--random draws other faults for each run, and --repeat is for the same ones"
+    ),
 ]
 SoakFor = Annotated[
     float | None,
     typer.Option(
         "--soak",
-        parser=seconds,
+        parser=parse_seconds,
         metavar="TIME",
         help="Run each scenario with one seed after another until the time (2h, 30m) is up, and "
         "show what moves or grows over the resumes.",
     ),
     *(
-        NotWith(other, f"--soak runs one seed after another, and {option} means other runs")
+        ExcludesOption(other, f"--soak runs one seed after another, and {option} means other runs")
         for other, option in (("plans", "--random"), ("repeat", "--repeat"), ("jobs", "--jobs"))
     ),
 ]
@@ -129,7 +145,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     plans: RandomPlans = None,
     soak_for: SoakFor = None,
     stop: Stop = False,  # noqa: FBT002 - a flag on the command line
-    jobs: Annotated[Jobs, not_side_by_side("ray", "torchrun", "python")] = None,
+    jobs: Annotated[Jobs, forbid_parallel_jobs("ray", "torchrun", "python")] = None,
     form: Format = None,
     output: Output = None,
     quiet: Quiet = False,  # noqa: FBT002 - likewise
@@ -147,32 +163,32 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     Example: chaos run scenarios/smoke --seed 7
     """
-    document = Document.asked(form, output, *FORMS)
-    console = screen(quiet=quiet, stderr=document.takes_stdout)
+    document = Document.from_options(form, output, *FORMS)
+    console = build_console(quiet=quiet, stderr=document.takes_stdout)
     permissions = Permissions(allow_faults_on, allow_node_loss)
-    there = ClusterOverrides(address, storage, permissions, reclaim_by)
-    refuse_misspelt(there)
+    overrides = ClusterOverrides(address, storage, permissions, reclaim_by)
+    refuse_invalid_overrides(overrides)
     lanes = jobs or 1
-    files = _chosen(paths, matching, exclude or ())
-    files = _failed_last(files, reports) if last_failed else files
+    files = _select_files(paths, matching, exclude or ())
+    files = _select_failed(files, reports) if last_failed else files
     soak = None if soak_for is None else Soak(soak_for, SystemClock())
-    asked = Asked(files, range(seed, seed + (plans or 0)), seed, backend, repeat, soak)
-    console.print(asked.in_words)
+    request = RunRequest(files, range(seed, seed + (plans or 0)), seed, backend, repeat, soak)
+    console.print(request.description)
     if dry_run:
-        show_dry_run(files, there, console, seed=seed)
+        print_dry_run(files, overrides, console, seed=seed)
         return
-    rows, finished = list[SuiteRow](), deque[FinishedRun](maxlen=lanes)
-    write = partial(_write, console, rows, reports, document, soak, quiet=quiet)
-    lane_console = console if lanes == 1 else screen(quiet=True)
-    with _concluded(rows, finished, files, write), ExitStack() as opened:
+    rows, finished_runs = list[SuiteRow](), deque[FinishedRun](maxlen=lanes)
+    write_results = partial(_write_results, console, rows, reports, document, soak, quiet=quiet)
+    lane_console = console if lanes == 1 else build_console(quiet=True)
+    with _conclude_suite(rows, finished_runs, files, write_results), ExitStack() as exit_stack:
         harnesses = [
             Harness(
                 reports,
                 lane_console,
                 Path.cwd(),
-                opened.enter_context(
+                exit_stack.enter_context(
                     open_backend(
-                        backend_to_open(files, backend),
+                        find_open_backend(files, backend),
                         console,
                         permissions,
                         prestart=prestart_workers,
@@ -180,190 +196,218 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 ),
                 SystemClock(),
                 keep_storage,
-                there,
-                partial(_tell, finished, soak),
+                overrides,
+                partial(_record_run, finished_runs, soak),
             )
             for _ in range(lanes)
         ]
-        for row in rows_of(harnesses, asked):
-            rows.append(row if soak is None else soak.kept(row))
+        for row in run_request(harnesses, request):
+            rows.append(row if soak is None else soak.shrink_row(row))
             if lanes > 1:
-                console.print(row_line(row), soft_wrap=True)
+                console.print(build_row_line(row), soft_wrap=True)
             if stop and row.standing not in ("expected", "skipped"):
                 break
-    raise typer.Exit(exit_code(rows))
+    raise typer.Exit(find_exit_code(rows))
 
 
-def backend_to_open(files: Sequence[Path], backend: PlanBackend) -> PlanBackend:
+def find_open_backend(files: Sequence[Path], backend: PlanBackend) -> PlanBackend:
     """Return the backend to open: without any job of Ray Train's, Ray is not needed."""
-    rays = [file for file in files if load_scenario(file).job.facts.extra == "ray"]
-    if rays and backend not in get_args(BackendName):
+    ray_files = [file for file in files if load_scenario(file).job.facts.extra == "ray"]
+    if ray_files and backend not in get_args(BackendName):
         raise UsageError(
-            f"{shown(rays[0])} has a job of Ray Train's, and {backend} starts jobs without Ray",
+            f"{format_path(ray_files[0])} has a job of Ray Train's, and {backend} starts jobs "
+            "without Ray",
             f"Leave --backend out: jobs without Ray are started by real {backend} all the same.",
-            place="--backend",
+            location="--backend",
         )
-    return backend if rays else load_scenario(files[0]).job.launcher
+    return backend if ray_files else load_scenario(files[0]).job.launcher
 
 
-def exit_code(rows: list[SuiteRow]) -> int:
+def find_exit_code(rows: list[SuiteRow]) -> int:
     """Return one code for a suite: that of the gravest row; a skipped row counts only alone."""
-    found = {row.standing for row in rows}
-    if "unexpected" in found:
+    standings = {row.standing for row in rows}
+    if "unexpected" in standings:
         return EXIT_FAIL
-    if "not_run" in found:
+    if "not_run" in standings:
         return EXIT_USAGE
-    return EXIT_INCONCLUSIVE if "undecided" in found or found == {"skipped"} else EXIT_PASS
+    return EXIT_INCONCLUSIVE if "undecided" in standings or standings == {"skipped"} else EXIT_PASS
 
 
 @contextmanager
-def _concluded(
+def _conclude_suite(
     rows: list[SuiteRow],
-    finished: Sequence[FinishedRun],
+    finished_runs: Sequence[FinishedRun],
     files: Sequence[Path],
-    write: Callable[[], None],
+    write_results: Callable[[], None],
 ) -> Iterator[None]:
     """Write the suite, however it ends, with scenarios that were cut short or not reached."""
     try:
         yield
     except BaseException as error:
-        rows += _cut_short(rows, finished, files, error)
+        rows += _build_missing_rows(rows, finished_runs, files, error)
         raise
     finally:
         if rows:
-            with signals.held():
-                write()
+            with signals.delay_signals():
+                write_results()
 
 
-def _cut_short(
+def _build_missing_rows(
     rows: Sequence[SuiteRow],
-    finished: Sequence[FinishedRun],
+    finished_runs: Sequence[FinishedRun],
     files: Sequence[Path],
-    why: BaseException,
+    error: BaseException,
 ) -> list[SuiteRow]:
     """Return the rows of the scenario under way, and of those that were not reached."""
-    if not rows and not finished:
+    if not rows and not finished_runs:
         return []
-    kept = {row.directory for row in rows}
-    cut = [row_of(run) for run in finished if run.plan.ops and run.directory not in kept]
-    reached = {row.file for row in [*rows, *cut]}
-    ended = f"ended by {signals.name()}" if isinstance(why, KeyboardInterrupt) else "broken off"
-    left = [file.resolve() for file in files if str(file.resolve()) not in reached]
-    why_not = f"the suite was {ended} before"
-    return cut + [not_run(load_scenario(file).scenario, str(file), why_not) for file in left]
+    known_directories = {row.directory for row in rows}
+    interrupted_rows = [
+        build_suite_row(run)
+        for run in finished_runs
+        if run.plan.ops and run.directory not in known_directories
+    ]
+    reached_files = {row.file for row in [*rows, *interrupted_rows]}
+    end_reason = (
+        f"ended by {signals.describe_signal()}"
+        if isinstance(error, KeyboardInterrupt)
+        else "broken off"
+    )
+    remaining_files = [file.resolve() for file in files if str(file.resolve()) not in reached_files]
+    reason = f"the suite was {end_reason} before"
+    return interrupted_rows + [
+        build_unrun_row(load_scenario(file).scenario, str(file), reason) for file in remaining_files
+    ]
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunRequest:
     """The scenarios to run: files with their own faults, or with faults drawn from seeds."""
 
     files: Sequence[Path]
-    drawn: range
+    random_seeds: range
     seed: int
     backend: PlanBackend
     repeat: int
     soak: Soak | None = None
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         """The first line of a suite."""
-        often = f", {self.repeat} times each" if self.repeat > 1 else ""
+        repeat_text = f", {self.repeat} times each" if self.repeat > 1 else ""
         if self.soak is not None:
-            often = f", and the seeds after it for {self.soak.limit_s:.0f} s"
+            repeat_text = f", and the seeds after it for {self.soak.limit_s:.0f} s"
         count = plural(len(self.files), "scenario")
-        return f"chaos {__version__}, seed {self.seed}, {count}{often}, {self._launchers()}"
+        return (
+            f"chaos {__version__}, seed {self.seed}, {count}{repeat_text}, "
+            f"{self._describe_launchers()}"
+        )
 
-    def _launchers(self) -> str:
+    def _describe_launchers(self) -> str:
         """Return what starts the jobs, and whether their files name it."""
         jobs = [load_scenario(file).job for file in self.files]
-        named = sorted({job.launcher for job in jobs if "launcher" in job.model_fields_set})
-        known = [f"{launcher} (job.launcher)" for launcher in named]
+        launcher_names = sorted(
+            {job.launcher for job in jobs if "launcher" in job.model_fields_set}
+        )
+        descriptions = [f"{launcher} (job.launcher)" for launcher in launcher_names]
         if any("launcher" not in job.model_fields_set for job in jobs):
-            known.append(f"{USUAL} (no job.launcher)")
-        return f"{'launcher' if len(known) == 1 else 'launchers'} {' and '.join(known)}"
+            descriptions.append(f"{DEFAULT_LAUNCHER} (no job.launcher)")
+        return (
+            f"{'launcher' if len(descriptions) == 1 else 'launchers'} {' and '.join(descriptions)}"
+        )
 
-    def plans(self, harness: Harness) -> Iterator[tuple[Plan, int | None]]:
+    def iterate_plans(self, harness: Harness) -> Iterator[tuple[Plan, int | None]]:
         """Yield each plan once for each repeat, with the number of the repeat."""
-        if self.drawn:
+        if self.random_seeds:
             for file in self.files:
-                drawn = harness.random_plans(file, seeds=self.drawn, backend=self.backend)
-                yield from ((plan, None) for plan in drawn)
+                random_plans = harness.draw_plans(
+                    file, seeds=self.random_seeds, backend=self.backend
+                )
+                yield from ((plan, None) for plan in random_plans)
             return
         if self.soak is not None:
-            yield from self._soaked(harness, self.soak)
+            yield from self._iterate_soak(harness, self.soak)
             return
         numbers = range(1, self.repeat + 1) if self.repeat > 1 else (None,)
-        plans = harness.plans(self.files, seed=self.seed, backend=self.backend)
+        plans = harness.load_plans(self.files, seed=self.seed, backend=self.backend)
         yield from ((plan, number) for plan in plans for number in numbers)
 
-    def _soaked(self, harness: Harness, soak: Soak) -> Iterator[tuple[Plan, int]]:
+    def _iterate_soak(self, harness: Harness, soak: Soak) -> Iterator[tuple[Plan, int]]:
         """Yield each scenario with one seed after another, at least once.
 
         Later seeds that draw no fault are passed over, until none of many has drawn one.
         """
-        empty = 0
+        empty_count = 0
         for number in count(1):
             seed = self.seed + number - 1
-            for plan in harness.plans(self.files, seed=seed, backend=self.backend):
-                if number > 1 and (soak.is_over or empty >= EMPTY_MAX):
+            for plan in harness.load_plans(self.files, seed=seed, backend=self.backend):
+                if number > 1 and (soak.is_finished or empty_count >= EMPTY_MAX):
                     return
-                empty = empty + 1 if plan.draws_nothing else 0
-                if number == 1 or not plan.draws_nothing:
+                empty_count = empty_count + 1 if plan.has_empty_draw else 0
+                if number == 1 or not plan.has_empty_draw:
                     yield plan, number
 
 
-def rows_of(harnesses: Sequence[Harness], asked: Asked) -> Iterator[SuiteRow]:
+def run_request(harnesses: Sequence[Harness], request: RunRequest) -> Iterator[SuiteRow]:
     """Run the requested scenarios, and yield their rows; one that cannot run is not repeated."""
-    plans = asked.plans(harnesses[0])
+    plans = request.iterate_plans(harnesses[0])
     if len(harnesses) > 1:
-        by_backend = {id(each.backend): each for each in harnesses}
-        yield from side_by_side(
-            lambda backend, item: by_backend[id(backend)].row(item[0], repeat=item[1]),
+        harness_by_backend = {id(harness.backend): harness for harness in harnesses}
+        yield from run_side_by_side(
+            lambda backend, item: harness_by_backend[id(backend)].run_suite_plan(
+                item[0], repeat=item[1]
+            ),
             list(plans),
-            [each.backend for each in harnesses],
+            [harness.backend for harness in harnesses],
         )
         return
-    given_up: Plan | None = None
+    failed_plan: Plan | None = None
     for plan, number in plans:
-        if plan is given_up:
+        if plan is failed_plan:
             continue
-        row = harnesses[0].row(plan, repeat=number)
-        given_up = plan if row.verdict is None else given_up
+        row = harnesses[0].run_suite_plan(plan, repeat=number)
+        failed_plan = plan if row.verdict is None else failed_plan
         yield row
-        if asked.soak is not None and row.standing == "not_run":
+        if request.soak is not None and row.standing == "not_run":
             return
 
 
-def _chosen(paths: Sequence[Path], text: str | None, exclude: Sequence[str]) -> tuple[Path, ...]:
+def _select_files(
+    paths: Sequence[Path], text: str | None, exclude: Sequence[str]
+) -> tuple[Path, ...]:
     """Return the scenario files to run; raise if there are none."""
     files = tuple(
         file
         for file in find_scenarios(paths)
-        if not any(fnmatch(shown(file.resolve()), f"*{pattern}") for pattern in exclude)
+        if not any(fnmatch(format_path(file.resolve()), f"*{pattern}") for pattern in exclude)
     )
     refuse_wrong(files)
     if text is not None:
-        titled = ((file, f"{file}\n{load_scenario(file).scenario}".lower()) for file in files)
-        files = tuple(file for file, words in titled if text.lower() in words)
+        titled_files = ((file, f"{file}\n{load_scenario(file).scenario}".lower()) for file in files)
+        files = tuple(file for file, words in titled_files if text.lower() in words)
     if not files:
         raise UsageError("no scenario is left to run", "Check -k and --exclude.")
     return files
 
 
-def _failed_last(files: tuple[Path, ...], reports: Path) -> tuple[Path, ...]:
+def _select_failed(files: tuple[Path, ...], reports: Path) -> tuple[Path, ...]:
     """Return the files whose last run was not as expected; all, if there are none."""
-    stood = last_standings(reports)
-    failed = (file for file in files if stood.get(for_others(file), "expected") != "expected")
-    return tuple(failed) or files
+    standings = find_latest_standings(reports)
+    failed_files = (
+        file
+        for file in files
+        if standings.get(format_portable_path(file), "expected") != "expected"
+    )
+    return tuple(failed_files) or files
 
 
-def _tell(finished: deque[FinishedRun], soak: Soak | None, run: FinishedRun) -> None:
-    finished.append(run)
+def _record_run(finished_runs: deque[FinishedRun], soak: Soak | None, run: FinishedRun) -> None:
+    finished_runs.append(run)
     if soak is not None:
-        soak.note(run)
+        soak.record_run(run)
 
 
-def _write(
+def _write_results(
     console: Console,
     rows: list[SuiteRow],
     reports: Path,
@@ -373,20 +417,22 @@ def _write(
     quiet: bool,
 ) -> None:
     page = write_suite(reports, rows, SystemClock())
-    worst = [runs.worst for runs in by_scenario(rows)]
-    places = [AnnotatedPlace(*place_of_scenario(Path(row.file), os.environ)) for row in worst]
-    commands = [*annotations(worst, places)]
+    worst_rows = [runs.worst_row for runs in group_scenarios(rows)]
+    source_locations = [
+        AnnotatedLine(*locate_scenario(Path(row.file), os.environ)) for row in worst_rows
+    ]
+    commands = [*build_annotations(worst_rows, source_locations)]
     # Shown in CI's summary and annotations: no verdict depends on that.
     add_to_step_summary(os.environ, page.with_name("summary.md").read_text(encoding="utf-8"))
-    if on_github(os.environ):
+    if is_github_actions(os.environ):
         console.file.writelines(f"{command}\n" for command in commands)
     print_suite(rows, console)
     for line in () if soak is None else soak.finish(page.parent):
         console.print(line, soft_wrap=True, markup=False)
-    console.print(f"report: {shown(page)}", soft_wrap=True)
+    console.print(f"report: {format_path(page)}", soft_wrap=True)
     if quiet:
-        screen(stderr=document.takes_stdout).print(closing_line(rows), soft_wrap=True)
-    kept: dict[Form, str] = {
+        build_console(stderr=document.takes_stdout).print(build_closing_line(rows), soft_wrap=True)
+    file_names: dict[Form, str] = {
         "json": SUITE,
         "junit": "junit.xml",
         "md": "summary.md",
@@ -394,8 +440,11 @@ def _write(
     }
     document.write(
         {
-            "text": lambda: plain(lambda on: print_suite(rows, on)),
+            "text": lambda: render_plain(lambda text_console: print_suite(rows, text_console)),
             "github": lambda: "\n".join(commands),
-            **{form: partial(page.with_name(n).read_text, "utf-8") for form, n in kept.items()},
+            **{
+                form: partial(page.with_name(file_name).read_text, "utf-8")
+                for form, file_name in file_names.items()
+            },
         }
     )

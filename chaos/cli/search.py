@@ -16,7 +16,7 @@ from rich.text import Text
 
 from chaos.audit.budget import Budget
 from chaos.audit.folder import AuditFolder
-from chaos.audit.plans import base_plan, under_launcher
+from chaos.audit.plans import build_base_plan, set_launcher
 from chaos.audit.run_row import RunRow
 from chaos.audit.terminal import AuditDisplay
 from chaos.cli import signals
@@ -25,9 +25,9 @@ from chaos.cli.audit import (
     Fit,
     Script,
     Workers,
-    confined,
-    embedded_or_real,
-    folder_for,
+    build_confinement,
+    choose_backend,
+    create_audit_folder,
     refuse_without_extra,
 )
 from chaos.cli.documents import Document, Format, Output
@@ -36,25 +36,25 @@ from chaos.cli.options import (
     REPORTS,
     IsModule,
     Reports,
+    ScriptArguments,
     Seed,
     StartedBy,
-    Words,
-    chosen_launcher,
-    located,
-    seconds,
-    under_the_right_launcher,
+    choose_launcher,
+    locate_script,
+    parse_seconds,
+    retry_launcher,
 )
 from chaos.errors import MissingExtraError, UsageError
-from chaos.launch.open import open_launcher
-from chaos.model.launcher import FACTS
-from chaos.model.masked import masked_words
+from chaos.launch.backends import open_launcher
+from chaos.model.launcher import LAUNCHER_FACTS
+from chaos.model.masking import mask_words
 from chaos.model.plan import Plan
 from chaos.plan.draw import DRAWN
-from chaos.report.screen import plain, screen
+from chaos.report.screen import build_console, render_plain
 from chaos.run.clock import SystemClock
 from chaos.run.ports import ScriptBackend
 from chaos.search import FAULTS_MAX
-from chaos.words import plural
+from chaos.wording import plural
 
 if TYPE_CHECKING:
     from chaos.search.search import FoundCause, SearchResult
@@ -66,7 +66,7 @@ Limit = Annotated[
     float | None,
     typer.Option(
         "--time-limit",
-        parser=seconds,
+        parser=parse_seconds,
         metavar="TIME",
         help="Time limit, such as 90s or 5m. Default: 300s; none with --max-runs.",
     ),
@@ -83,11 +83,11 @@ Faults = Annotated[
 ]
 
 
-@under_the_right_launcher
+@retry_launcher
 def search(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
     script: Script,
-    arguments: Words = None,
+    arguments: ScriptArguments = None,
     *,
     module: IsModule = False,
     time_limit: Limit = None,
@@ -109,91 +109,100 @@ def search(  # noqa: PLR0913 - one parameter per option
 
     Example: chaos search train.py --time-limit 300s -- --epochs 4
     """
-    document = Document.asked(form, output, "text", "json")
-    console = screen(stderr=document.takes_stdout)
+    document = Document.from_options(form, output, "text", "json")
+    console = build_console(stderr=document.takes_stdout)
     if find_spec("hypothesis") is None:
-        raise MissingExtraError.of("chaos search", "Hypothesis", "search")
+        raise MissingExtraError.from_package("chaos search", "Hypothesis", "search")
     _refuse_unknown(kinds or ())
-    run = located(script, is_module=module)
-    launcher = chosen_launcher(launcher, run, console, context.meta.get(AGAIN))
-    refuse_without_extra(run.file, FACTS[launcher])
-    facts, words = FACTS[launcher], arguments or ()
-    count = workers or facts.usual_workers
-    plan = base_plan(run, words, cwd=Path.cwd(), seed=seed, workers=count, fit=fit)
-    backend = embedded_or_real("fork", launcher, console)
-    plan = under_launcher(plan, launcher, arguments or (), backend=backend)
-    folder = folder_for(plan, reports, kind="searches")
-    with ExitStack() as opened:
-        result = _searched(
-            plan.model_copy(update={"confined": confined(folder, allow_writes)}),
-            opened.enter_context(open_launcher(launcher, console)),
+    run = locate_script(script, is_module=module)
+    launcher = choose_launcher(launcher, run, console, context.meta.get(AGAIN))
+    refuse_without_extra(run.file, LAUNCHER_FACTS[launcher])
+    facts, words = LAUNCHER_FACTS[launcher], arguments or ()
+    count = workers or facts.default_workers
+    plan = build_base_plan(run, words, cwd=Path.cwd(), seed=seed, workers=count, fit=fit)
+    backend = choose_backend("fork", launcher, console)
+    plan = set_launcher(plan, launcher, arguments or (), backend=backend)
+    folder = create_audit_folder(plan, reports, kind="searches")
+    with ExitStack() as exit_stack:
+        result = _run_search(
+            plan.replace(confined=build_confinement(folder, allow_writes)),
+            exit_stack.enter_context(open_launcher(launcher, console)),
             folder,
-            opened.enter_context(AuditDisplay(console, SystemClock(), is_ending=signals.has_come)),
-            kept=reports / "searches" / f"{plan.slug}-found",
+            exit_stack.enter_context(
+                AuditDisplay(console, SystemClock(), is_ending=signals.has_signal)
+            ),
+            scenarios_folder=reports / "searches" / f"{plan.slug}-found",
             budget=Budget(time_limit if time_limit or max_runs else SEARCH_S, max_runs),
-            follows_script=workers is None and facts.sizes_itself,
+            follows_script=workers is None and facts.sets_worker_count,
             seed=seed,
-            most=most,
+            max_faults=most,
             kinds=kinds,
         )
-    show = partial(print_result, result)
+    print_on_console = partial(print_result, result)
     if not document.takes_stdout:
-        show(console)
-    document.write({"text": lambda: plain(show), "json": lambda: result.model_dump_json(indent=2)})
+        print_on_console(console)
+    document.write(
+        {
+            "text": lambda: render_plain(print_on_console),
+            "json": lambda: result.model_dump_json(indent=2),
+        }
+    )
     raise typer.Exit(result.exit_code)
 
 
 def _refuse_unknown(kinds: Sequence[str]) -> None:
     """Raise `UsageError` for a kind of fault that is never drawn, before anything is made."""
-    drawn = list(dict.fromkeys(name for name, _ in DRAWN))
+    drawn_kinds = list(dict.fromkeys(name for name, _ in DRAWN))
     for kind in kinds:
-        if kind not in drawn:
-            near = get_close_matches(kind, drawn, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"Those drawn are {', '.join(drawn)}."
-            raise UsageError(f"no fault is drawn that is called '{kind}'", hint, place="--fault")
+        if kind not in drawn_kinds:
+            close_kinds = get_close_matches(kind, drawn_kinds, n=1)
+            hint = (
+                f"Did you mean {close_kinds[0]}?"
+                if close_kinds
+                else f"Those drawn are {', '.join(drawn_kinds)}."
+            )
+            raise UsageError(f"no fault is drawn that is called '{kind}'", hint, location="--fault")
 
 
-def _searched(
+def _run_search(
     plan: Plan,
     backend: ScriptBackend,
     folder: AuditFolder,
     display: AuditDisplay,
-    **how: Any,  # noqa: ANN401 - the fields of a search
+    **search_fields: Any,  # noqa: ANN401 - the fields of a search
 ) -> "SearchResult":
     """Search, and return the result; if it is broken off, say where the findings so far are."""
     # Imported here: Hypothesis is in an extra, and what is refused before costs no second.
     from chaos.search.search import RESULT, Search  # noqa: PLC0415
 
-    found = Search(
+    fault_search = Search(
         plan,
         backend,
         folder,
         clock=SystemClock(),
-        show=display.show,
-        tell=partial(_show, display),
-        command=shlex.join(["chaos", *map(str, masked_words(sys.argv[1:]))]),
-        **how,
+        show_progress=display.show,
+        report_row=partial(_show_plan, display),
+        command=shlex.join(["chaos", *map(str, mask_words(sys.argv[1:]))]),
+        **search_fields,
     )
     try:
-        return found.run()
+        return fault_search.run()
     except KeyboardInterrupt:
-        display.write(Text(f"found so far: {folder.shown}/{RESULT}"))
+        display.write_line(Text(f"found so far: {folder.display_path}/{RESULT}"))
         raise
 
 
 def print_result(result: "SearchResult", console: Console) -> None:
     """Print what a search has found; paths and commands are never broken."""
-    for line in _lines(result):
+    for line in _describe_result(result):
         console.print(line, soft_wrap=True)
 
 
-def _lines(result: "SearchResult") -> Iterator[Text]:
-    found = result.found
-    mark, style = (
-        ("✗", "bold red") if found else ("✓", "green") if result.resumed else ("?", "yellow")
-    )
-    what = plural(len(found), "cause") if found else "nothing found"
-    yield Text.assemble((f"{mark} {result.script}: {what}", style))
+def _describe_result(result: "SearchResult") -> Iterator[Text]:
+    causes = result.found
+    mark, style = _select_mark(result)
+    summary = plural(len(causes), "cause") if causes else "nothing found"
+    yield Text.assemble((f"{mark} {result.script}: {summary}", style))
     yield Text(
         f"{plural(result.plans, 'plan')} of 1 to {result.most} faults, seed {result.seed}: "
         f"{plural(result.faults, 'fault')} injected, "
@@ -201,15 +210,15 @@ def _lines(result: "SearchResult") -> Iterator[Text]:
         f"{result.from_scratch} began anew, {result.inconclusive} inconclusive, "
         f"{result.met} combinations met"
     )
-    for one in found:
+    for cause in causes:
         yield Text("")
-        yield Text.assemble((f"{one.cause.check}, {one.cause.severity}", "bold"))
-        yield Text(f"  {one.row.headline}")
-        yield Text(f"  {_size(one)}")
-        for op in one.row.ops:
+        yield Text.assemble((f"{cause.cause.check}, {cause.cause.severity}", "bold"))
+        yield Text(f"  {cause.row.headline}")
+        yield Text(f"  {_describe_size(cause)}")
+        for op in cause.row.ops:
             yield Text(f"    {op.fault} at {op.at}")
-        yield Text(f"  scenario  {one.file}")
-        yield Text(f"  report    {one.report}")
+        yield Text(f"  scenario  {cause.file}")
+        yield Text(f"  report    {cause.report}")
     for file in result.right_now:
         yield Text.assemble(("comes out right now: ", "green"), file)
     for file in result.undecided_now:
@@ -221,26 +230,33 @@ def _lines(result: "SearchResult") -> Iterator[Text]:
     yield Text(f"folder  {result.folder}")
 
 
-def _size(one: "FoundCause") -> str:
-    parts = [plural(len(one.row.ops), "fault")]
-    if one.was_known:
+def _select_mark(result: "SearchResult") -> tuple[str, str]:
+    """Return the sign of a search's outcome, and its style."""
+    if result.found:
+        return "✗", "bold red"
+    return ("✓", "green") if result.resumed else ("?", "yellow")
+
+
+def _describe_size(cause: "FoundCause") -> str:
+    parts = [plural(len(cause.row.ops), "fault")]
+    if cause.was_known:
         parts.append("found by an earlier search")
-    elif one.first_faults > len(one.row.ops):
-        parts.append(f"the first plan that failed had {one.first_faults}")
-    if one.plans:
-        parts.append(f"the smallest after {plural(one.plans, 'plan')}")
-    if not one.is_smallest:
+    elif cause.first_faults > len(cause.row.ops):
+        parts.append(f"the first plan that failed had {cause.first_faults}")
+    if cause.plans:
+        parts.append(f"the smallest after {plural(cause.plans, 'plan')}")
+    if not cause.is_smallest:
         parts.append("time was up before every smaller plan was tried")
-    if not one.is_repeated:
+    if not cause.is_repeated:
         parts.append("it came out another way when it was repeated")
     return "; ".join(parts)
 
 
-def _show(display: AuditDisplay, number: int, row: RunRow) -> None:
+def _show_plan(display: AuditDisplay, number: int, row: RunRow) -> None:
     """Show the plan that was run last; where lines stay, only one that failed."""
     text = Text.assemble(("plans", "bold"), f"  {number}  {row.status}: {row.name}")
     text.no_wrap, text.overflow = True, "ellipsis"
-    if display.moves:
-        display.move(text)
+    if display.can_replace:
+        display.replace_content(text)
     elif row.is_wrong:
-        display.write(text)
+        display.write_line(text)

@@ -11,21 +11,21 @@ from rich.console import RenderableType
 
 from chaos import __version__
 from chaos.audit.folder import AuditFolder
-from chaos.audit.lanes import lanes_for
+from chaos.audit.lanes import count_lanes
 from chaos.cli import signals
 from chaos.cli.documents import Output
 from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed
 from chaos.errors import UsageError
-from chaos.launch.open import open_backend, refuse_without_ray
-from chaos.report.screen import screen
-from chaos.run.clock import SystemClock, seconds_since, stamp
-from chaos.run.directory import in_reports
-from chaos.run.environment import environment
+from chaos.launch.backends import open_backend, require_ray
+from chaos.report.screen import build_console
+from chaos.run.clock import SystemClock, elapsed_seconds, format_stamp
+from chaos.run.directory import ensure_reports_folder
+from chaos.run.environment import collect_environment
 from chaos.run.machine import usable_cpus
-from chaos.selftest.catalogue import EXHIBITS, Exhibit
-from chaos.selftest.corpus import CorpusAudits, CorpusScore, chosen_jobs, load_corpus, show_corpus
-from chaos.selftest.score import Score, SelftestDisplay, show_score
-from chaos.selftest.trials import WORKERS, Case, Trials, cases, sample
+from chaos.selftest.catalogue import EXHIBITS, CatalogueJob
+from chaos.selftest.corpus import CorpusAudits, CorpusScore, load_corpus, render_corpus, select_jobs
+from chaos.selftest.runs import WORKERS, SelftestRunner, TrialCase, build_cases, select_sample
+from chaos.selftest.score import Score, SelftestDisplay, render_score
 
 RunsPerBug = Annotated[int, typer.Option("--runs-per-bug", min=1, metavar="N")]
 Controls = Annotated[
@@ -66,14 +66,14 @@ def selftest(  # noqa: PLR0913 - one parameter per option
 
     Example: chaos selftest --seed 7 --only Z07 --only N01
     """
-    refuse_without_ray("chaos selftest")
+    require_ray("chaos selftest")
     if corpus is not None:
-        below = _folder(reports, f"corpus-{seed}")
+        corpus_folder = _create_folder(reports, f"corpus-{seed}")
         audits = CorpusAudits(
             corpus.resolve(),
-            below.path,
-            below.env,
-            screen(),
+            corpus_folder.path,
+            corpus_folder.env,
+            build_console(),
             SystemClock(),
             seed,
             max_runs,
@@ -81,83 +81,97 @@ def selftest(  # noqa: PLR0913 - one parameter per option
             lanes=jobs,
         )
         raise typer.Exit(audit_corpus(audits, only or (), output).exit_code)
-    exhibits, lanes = chosen(only or ()), jobs or lanes_for(usable_cpus(), workers=WORKERS)
-    drawn = cases(exhibits, seed=seed, runs_per_bug=runs_per_bug, controls=controls)
+    exhibits, lanes = (
+        select_exhibits(only or ()),
+        jobs or count_lanes(usable_cpus(), workers=WORKERS),
+    )
+    drawn_cases = build_cases(exhibits, seed=seed, runs_per_bug=runs_per_bug, controls=controls)
     if backend == "ray":
-        drawn, lanes = sample(drawn), 1
-    trials = Trials(_folder(reports, str(seed)), Path.cwd(), SystemClock(), backend)
+        drawn_cases, lanes = select_sample(drawn_cases), 1
+    trials = SelftestRunner(_create_folder(reports, str(seed)), Path.cwd(), SystemClock(), backend)
     score = Score(seed, backend, exhibits, rows=(), seconds=0.0)
-    raise typer.Exit(try_cases(trials, drawn, score, lanes, output).exit_code)
+    raise typer.Exit(run_cases(trials, drawn_cases, score, lanes, output).exit_code)
 
 
-def try_cases(
-    trials: Trials, drawn: Sequence[Case], score: Score, count: int, json_file: Path | None
+def run_cases(
+    trials: SelftestRunner,
+    drawn_cases: Sequence[TrialCase],
+    score: Score,
+    count: int,
+    json_file: Path | None,
 ) -> Score:
     """Run cases in so many lanes, and print the score, even if the run is broken off."""
-    console, start = screen(), trials.clock.now_ns()
-    words = f"chaos {__version__}, seed {score.seed}, runs below {trials.folder.shown}"
+    console, start = build_console(), trials.clock.now_ns()
+    words = f"chaos {__version__}, seed {score.seed}, runs below {trials.folder.display_path}"
     console.print(words, soft_wrap=True)
     try:
-        with ExitStack() as opened:
-            display = opened.enter_context(SelftestDisplay(console))
-            display.total, trials.show = sum(len(case.runs) for case in drawn), display.show
+        with ExitStack() as exit_stack:
+            display = exit_stack.enter_context(SelftestDisplay(console))
+            display.total, trials.show_row = (
+                sum(len(case.runs) for case in drawn_cases),
+                display.show,
+            )
             lanes = [
-                opened.enter_context(open_backend(trials.backend, console)) for _ in range(count)
+                exit_stack.enter_context(open_backend(trials.backend, console))
+                for _ in range(count)
             ]
-            trials.run(drawn, lanes)
+            trials.run(drawn_cases, lanes)
     finally:  # a case that was not tried counts as not shown
-        seconds = seconds_since(start, trials.clock)
-        score = replace(score, rows=trials.in_order, seconds=seconds)
-        if trials.rows or not drawn:
-            _conclude(json_file, score.to_json(), show_score(score))
+        seconds = elapsed_seconds(start, trials.clock)
+        score = replace(score, rows=trials.ordered_rows, seconds=seconds)
+        if trials.rows or not drawn_cases:
+            _write_score(json_file, score.to_json(), render_score(score))
     return score
 
 
-def chosen(ids: list[str] | tuple[str, ...]) -> tuple[Exhibit, ...]:
+def select_exhibits(ids: list[str] | tuple[str, ...]) -> tuple[CatalogueJob, ...]:
     """Return the named exhibits; all, if none is named.
 
     Raises `UsageError` for an unknown name.
     """
-    known = {exhibit.id: exhibit for exhibit in EXHIBITS}
+    exhibit_by_id = {exhibit.id: exhibit for exhibit in EXHIBITS}
     for name in ids:
-        if name not in known:
-            hint = f"Known are {', '.join(known)}."
-            raise UsageError(f"there is no '{name}'", hint, place="--only")
+        if name not in exhibit_by_id:
+            hint = f"Known are {', '.join(exhibit_by_id)}."
+            raise UsageError(f"there is no '{name}'", hint, location="--only")
     return tuple(exhibit for exhibit in EXHIBITS if exhibit.id in ids) if ids else EXHIBITS
 
 
 def audit_corpus(audits: CorpusAudits, only: Sequence[str], json_file: Path | None) -> CorpusScore:
     """Audit the jobs of a corpus, and print the score, even if the audit is broken off."""
     console, start = audits.console, audits.clock.now_ns()
-    chosen_ones = chosen_jobs(load_corpus(audits.folder), only)
-    skipped = {job.name: f"needs {', '.join(job.missing)}" for job in chosen_ones if job.missing}
-    due = tuple(job for job in chosen_ones if job.name not in skipped)
+    selected_jobs = select_jobs(load_corpus(audits.folder), only)
+    skipped_jobs = {
+        job.name: f"needs {', '.join(job.missing)}" for job in selected_jobs if job.missing
+    }
+    runnable_jobs = tuple(job for job in selected_jobs if job.name not in skipped_jobs)
     words = f"chaos {__version__}, seed {audits.seed}, runs below {audits.reports}"
     console.print(words, soft_wrap=True)
     answers = []
     try:
-        for number, answer in enumerate(audits.answers(due), 1):
+        for number, answer in enumerate(audits.audit_jobs(runnable_jobs), 1):
             answers.append(answer)
-            said = f"{answer.job}: {answer.verdict}{', named' if answer.named else ''}"
-            console.print(f"{number}/{len(due)} {said}", soft_wrap=True)
+            answer_text = f"{answer.job}: {answer.verdict}{', named' if answer.named else ''}"
+            console.print(f"{number}/{len(runnable_jobs)} {answer_text}", soft_wrap=True)
     finally:
-        seconds = seconds_since(start, audits.clock)
-        score = CorpusScore(chosen_ones, tuple(answers), skipped, seconds)
-        if answers or not due:
-            _conclude(json_file, score.to_json(), show_corpus(score))
+        seconds = elapsed_seconds(start, audits.clock)
+        score = CorpusScore(selected_jobs, tuple(answers), skipped_jobs, seconds)
+        if answers or not runnable_jobs:
+            _write_score(json_file, score.to_json(), render_corpus(score))
     return score
 
 
-def _folder(reports: Path, name: str) -> AuditFolder:
-    stamped = f"{name}-{stamp(SystemClock().wall_ns())}"
+def _create_folder(reports: Path, name: str) -> AuditFolder:
+    folder_name = f"{name}-{format_stamp(SystemClock().wall_ns())}"
     return AuditFolder(
-        in_reports(reports.resolve(), "selftests") / stamped, environment(Path.cwd())
+        ensure_reports_folder(reports.resolve(), "selftests") / folder_name,
+        collect_environment(Path.cwd()),
     )
 
 
-def _conclude(file: Path | None, text: str, table: RenderableType) -> None:
-    with signals.held():
+def _write_score(file: Path | None, text: str, table: RenderableType) -> None:
+    with signals.delay_signals():
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        screen().print(table)
+        build_console().print(table)

@@ -8,7 +8,7 @@ nohup) stays ignored.
 
     importing ── ends at once        nothing was begun
     working   ── KeyboardInterrupt   once, and again only if it was swallowed
-    writing   ── afterwards          `held`
+    writing   ── afterwards          `delay_signals`
     the end   ── ignored
 """
 
@@ -23,90 +23,90 @@ from typing import TypeAlias
 _Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_PATIENCE = b"\nchaos: writing what was done; Ctrl-C once more leaves at once, without it\n"
+_WAIT_MESSAGE = b"\nchaos: writing what was done; Ctrl-C once more leaves at once, without it\n"
 
 
-class _Ending:
+class _SignalCount:
     """The signals that have come so far."""
 
     def __init__(self) -> None:
-        self.first: signal.Signals | None = None
+        self.first_signal: signal.Signals | None = None
         self.is_held = False
-        self._insisted = False
+        self._has_insisted = False
 
-    def hear(self, number: int, frame: FrameType | None) -> None:
+    def handle_signal(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if self.first is not None and (self.is_held or _is_being_handled()):
-            self._again(number)
+        if self.first_signal is not None and (self.is_held or _is_handling()):
+            self._handle_repeat(number)
             return
-        self.first = self.first or signal.Signals(number)
+        self.first_signal = self.first_signal or signal.Signals(number)
         if not self.is_held:
-            raise KeyboardInterrupt(self.first.name)
+            raise KeyboardInterrupt(self.first_signal.name)
 
-    def _again(self, number: int) -> None:
+    def _handle_repeat(self, number: int) -> None:
         if number != signal.SIGINT:
             return
-        if self._insisted:
+        if self._has_insisted:
             os._exit(128 + number)
-        self._insisted = True
+        self._has_insisted = True
         with contextlib.suppress(OSError):
-            os.write(2, _PATIENCE)
+            os.write(2, _WAIT_MESSAGE)
 
 
-_ending = _Ending()
+_ending = _SignalCount()
 
 
-def leave_at_once() -> None:
+def exit_when_signalled() -> None:
     """Let signals end this process without a message: it has done nothing yet."""
-    _handle_by(lambda number, _: os._exit(128 + number))
+    _set_handler(lambda number, _: os._exit(128 + number))
 
 
-def conclude() -> None:
+def interrupt_when_signalled() -> None:
     """End the work under way in good order at the first signal, but not in forked processes."""
-    _handle_by(_ending.hear)
-    os.register_at_fork(after_in_child=lambda: _handle_by(signal.SIG_DFL))
+    _set_handler(_ending.handle_signal)
+    os.register_at_fork(after_in_child=lambda: _set_handler(signal.SIG_DFL))
 
 
-def ignore() -> None:
+def ignore_signals() -> None:
     """Ignore signals from now on: the command is over."""
-    _handle_by(signal.SIG_IGN)
+    _set_handler(signal.SIG_IGN)
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
+def delay_signals() -> Iterator[None]:
     """Delay signals until the context is left, after a file was written."""
-    _ending.is_held, before = True, _ending.first
+    _ending.is_held, earlier_signal = True, _ending.first_signal
     try:
         yield
     finally:
         _ending.is_held = False
-    if _ending.first is not None and before is None:
-        raise KeyboardInterrupt(_ending.first.name)
+    if _ending.first_signal is not None and earlier_signal is None:
+        raise KeyboardInterrupt(_ending.first_signal.name)
 
 
-def name() -> str:
+def describe_signal() -> str:
     """Return the name of the signal that ended the command, for display."""
-    first = _ending.first or signal.SIGINT
-    return "Ctrl-C" if first == signal.SIGINT else first.name
+    first_signal = _ending.first_signal or signal.SIGINT
+    return "Ctrl-C" if first_signal == signal.SIGINT else first_signal.name
 
 
 def exit_code() -> int:
     """Return the exit code of a command that a signal ended."""
-    return 128 + (_ending.first or signal.SIGINT)
+    return 128 + (_ending.first_signal or signal.SIGINT)
 
 
-def has_come() -> bool:
+def has_signal() -> bool:
     """Return whether a signal has ended this command."""
-    return _ending.first is not None
+    return _ending.first_signal is not None
 
 
-def _handle_by(handler: _Handler | signal.Handlers) -> None:
+def _set_handler(handler: _Handler | signal.Handlers) -> None:
     for number in ENDING:
         if signal.getsignal(number) not in (signal.SIG_IGN, None):
             signal.signal(number, handler)
 
 
-def _is_being_handled() -> bool:
+def _is_handling() -> bool:
     """Return whether the main thread is handling an interrupt already."""
     error = sys.exception()
     while error is not None:

@@ -36,7 +36,7 @@ class Measure:
 
     name: str
     unit: str
-    of: Callable[[RunSummary], float | None]
+    read_value: Callable[[RunSummary], float | None]
     more_is_worse: bool = True
 
 
@@ -53,23 +53,23 @@ MEASURES = (
 
 
 @dataclass(frozen=True)
-class Change:
+class MeasureChange:
     """One measure of one scenario: the values of both sides, and the result of the test."""
 
     measure: Measure
-    before: tuple[float, ...]
-    after: tuple[float, ...]
-    shown: Shown
+    before_values: tuple[float, ...]
+    after_values: tuple[float, ...]
+    result: Shown
     #: corrected for all measures that were tested together; None if all values are equal, or so few
     #: that no p could be at most 0.05
     p: float | None = None
     #: the lowest p for so many repeats: if it is above 0.05, no change can be shown
-    least_p: float | None = None
+    lowest_p: float | None = None
     delta: float | None = None
 
     @property
     def medians(self) -> tuple[float, float]:
-        return statistics.median(self.before), statistics.median(self.after)
+        return statistics.median(self.before_values), statistics.median(self.after_values)
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,15 @@ class ScenarioChange:
     """One scenario: the number of its runs as expected, and its measures."""
 
     scenario: str
-    before: tuple[RunSummary, ...]
-    after: tuple[RunSummary, ...]
-    fate: Fate
-    changes: tuple[Change, ...]
+    before_runs: tuple[RunSummary, ...]
+    after_runs: tuple[RunSummary, ...]
+    outcome: Fate
+    changes: tuple[MeasureChange, ...]
 
     @property
     def is_regression(self) -> bool:
         """Whether it is worse than before, beyond noise."""
-        return self.fate == "regression" or any(c.shown == "worse" for c in self.changes)
+        return self.outcome == "regression" or any(c.result == "worse" for c in self.changes)
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,12 @@ class SuiteComparison:
     @property
     def repeats_needed(self) -> int:
         """The repeats on each side that could show a change in any measure of any scenario."""
-        return repeats_needed(len(MEASURES) * self.in_common)
+        return repeats_needed(len(MEASURES) * self.common_count)
 
     @property
-    def in_common(self) -> int:
+    def common_count(self) -> int:
         """The number of scenarios that both sides have."""
-        return sum(bool(s.before and s.after) for s in self.scenarios)
+        return sum(bool(s.before_runs and s.after_runs) for s in self.scenarios)
 
     @property
     def exit_code(self) -> int:
@@ -121,30 +121,36 @@ class SuiteComparison:
         if self.regressions:
             return EXIT_REGRESSION
         fates = OPEN if self.allow_failing else (*OPEN, *FAIL_ON_BOTH)
-        is_open = any(s.fate in fates for s in self.scenarios) or not self.in_common
+        is_open = any(s.outcome in fates for s in self.scenarios) or not self.common_count
         return EXIT_UNKNOWN if is_open else EXIT_NO_REGRESSION
 
     @property
     def sentence(self) -> str:
-        new = sum(s.fate == "new, fails" for s in self.scenarios)
-        both = sum(s.fate in FAIL_ON_BOTH for s in self.scenarios)
-        parts = [f"{new} new {_fail(new)}"] if new else []
-        parts += [f"{both} {_fail(both)} on both sides"] if both else []
+        new_count = sum(s.outcome == "new, fails" for s in self.scenarios)
+        both_count = sum(s.outcome in FAIL_ON_BOTH for s in self.scenarios)
+        parts = [f"{new_count} new {_describe_failing(new_count)}"] if new_count else []
+        parts += (
+            [f"{both_count} {_describe_failing(both_count)} on both sides"] if both_count else []
+        )
         word = "and" if self.regressions else "but"
-        return f"{self._shown}, {word} {' and '.join(parts)}" if parts else self._shown
+        return (
+            f"{self._regression_sentence}, {word} {' and '.join(parts)}"
+            if parts
+            else self._regression_sentence
+        )
 
     @property
-    def _shown(self) -> str:
+    def _regression_sentence(self) -> str:
         if self.regressions:
             return f"{len(self.regressions)} of {len(self.scenarios)} scenarios are worse"
-        if not self.in_common:
+        if not self.common_count:
             return "the two sides have no scenario in common"
-        if any(s.fate in ("inconclusive", "missing") for s in self.scenarios):
+        if any(s.outcome in ("inconclusive", "missing") for s in self.scenarios):
             return "no regression was shown, and not every scenario could be compared"
         return "no regression was shown"
 
 
-def _fail(number: int) -> str:
+def _describe_failing(number: int) -> str:
     return "scenario fails" if number == 1 else "scenarios fail"
 
 
@@ -153,61 +159,83 @@ def repeats_needed(tests: int) -> int:
 
     The correction is for so many tests; the hardest case is that only one measure changed.
     """
-    return next(n for n in count(1) if tests * least_p(n, n) <= ALPHA)
+    return next(n for n in count(1) if tests * compute_lowest_p(n, n) <= ALPHA)
 
 
-def compare(
-    before: Sequence[RunSummary], after: Sequence[RunSummary], *, allow_failing: bool = False
+def compare_runs(
+    before_runs: Sequence[RunSummary],
+    after_runs: Sequence[RunSummary],
+    *,
+    allow_failing: bool = False,
 ) -> SuiteComparison:
     """Compare two sets of runs, scenario by scenario, without skipped ones."""
-    before = [run for run in before if run.standing != "skipped"]
-    after = [run for run in after if run.standing != "skipped"]
-    names = dict.fromkeys(run.scenario for run in (*before, *after))
+    before_runs = [run for run in before_runs if run.standing != "skipped"]
+    after_runs = [run for run in after_runs if run.standing != "skipped"]
+    names = dict.fromkeys(run.scenario for run in (*before_runs, *after_runs))
     rows = [
-        _scenario(
+        _compare_scenario(
             name,
-            tuple(run for run in before if run.scenario == name),
-            tuple(run for run in after if run.scenario == name),
+            tuple(run for run in before_runs if run.scenario == name),
+            tuple(run for run in after_runs if run.scenario == name),
         )
         for name in names
     ]
     return SuiteComparison(
-        tuple(_corrected(rows)), _differences(before, after), allow_failing=allow_failing
+        tuple(_correct_changes(rows)),
+        _find_differences(before_runs, after_runs),
+        allow_failing=allow_failing,
     )
 
 
-def _scenario(
-    name: str, before: tuple[RunSummary, ...], after: tuple[RunSummary, ...]
+def _compare_scenario(
+    name: str, before_runs: tuple[RunSummary, ...], after_runs: tuple[RunSummary, ...]
 ) -> ScenarioChange:
-    values = ((each, _values(each, before), _values(each, after)) for each in MEASURES)
-    changes = tuple(_change(each, left, right) for each, left, right in values if left and right)
-    return ScenarioChange(name, before, after, _fate(before, after), changes)
+    values = (
+        (measure, _read_values(measure, before_runs), _read_values(measure, after_runs))
+        for measure in MEASURES
+    )
+    changes = tuple(
+        _test_measure(measure, before_values, after_values)
+        for measure, before_values, after_values in values
+        if before_values and after_values
+    )
+    return ScenarioChange(
+        name, before_runs, after_runs, _judge_scenario(before_runs, after_runs), changes
+    )
 
 
-def _values(measure: Measure, runs: Sequence[RunSummary]) -> tuple[float, ...]:
-    return tuple(value for run in runs if (value := measure.of(run)) is not None)
+def _read_values(measure: Measure, runs: Sequence[RunSummary]) -> tuple[float, ...]:
+    return tuple(value for run in runs if (value := measure.read_value(run)) is not None)
 
 
-def _change(measure: Measure, before: tuple[float, ...], after: tuple[float, ...]) -> Change:
+def _test_measure(
+    measure: Measure, before_values: tuple[float, ...], after_values: tuple[float, ...]
+) -> MeasureChange:
     """Test a measure; the result is decided once all tests are known."""
-    if len({*before, *after}) == 1:
-        return Change(measure, before, after, "same")  # nothing to test, nothing to correct for
-    least = least_p(len(before), len(after))
-    if least > ALPHA:  # it cannot show a change, so the others are not corrected for it
-        return Change(measure, before, after, "inconclusive", least_p=least)
-    test = rank_test(before, after)
-    return Change(measure, before, after, "not shown", test.p, test.least_p, test.delta)
+    if len({*before_values, *after_values}) == 1:
+        return MeasureChange(
+            measure, before_values, after_values, "same"
+        )  # nothing to test, nothing to correct for
+    lowest_p = compute_lowest_p(len(before_values), len(after_values))
+    if lowest_p > ALPHA:  # it cannot show a change, so the others are not corrected for it
+        return MeasureChange(
+            measure, before_values, after_values, "inconclusive", lowest_p=lowest_p
+        )
+    test = compare_ranks(before_values, after_values)
+    return MeasureChange(
+        measure, before_values, after_values, "not shown", test.p, test.lowest_p, test.delta
+    )
 
 
-def _corrected(rows: Sequence[ScenarioChange]) -> list[ScenarioChange]:
+def _correct_changes(rows: Sequence[ScenarioChange]) -> list[ScenarioChange]:
     """Correct the p values for the number of tests, and decide the result of each."""
-    tested = [c.p for row in rows for c in row.changes if c.p is not None]
-    corrected = iter(holm(tested))
+    p_values = [c.p for row in rows for c in row.changes if c.p is not None]
+    corrected_values = iter(correct_p_values(p_values))
     return [
         replace(
             row,
             changes=tuple(
-                c if c.p is None else _with_result(c, next(corrected), len(tested))
+                c if c.p is None else _decide_result(c, next(corrected_values), len(p_values))
                 for c in row.changes
             ),
         )
@@ -215,58 +243,66 @@ def _corrected(rows: Sequence[ScenarioChange]) -> list[ScenarioChange]:
     ]
 
 
-def _with_result(change: Change, p: float, tests: int) -> Change:
-    assert change.least_p is not None
+def _decide_result(change: MeasureChange, p: float, tests: int) -> MeasureChange:
+    assert change.lowest_p is not None
     assert change.delta is not None
-    least = min(1.0, change.least_p * tests)
+    lowest_p = min(1.0, change.lowest_p * tests)
     if p <= ALPHA:
         is_worse = (change.delta > 0) == change.measure.more_is_worse
-        return replace(change, p=p, least_p=least, shown="worse" if is_worse else "better")
-    shown: Shown = "inconclusive" if least > ALPHA else "not shown"
-    return replace(change, p=p, least_p=least, shown=shown)
+        return replace(change, p=p, lowest_p=lowest_p, result="worse" if is_worse else "better")
+    result: Shown = "inconclusive" if lowest_p > ALPHA else "not shown"
+    return replace(change, p=p, lowest_p=lowest_p, result=result)
 
 
-def _fate(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Fate:
+def _judge_scenario(before_runs: Sequence[RunSummary], after_runs: Sequence[RunSummary]) -> Fate:
     """Return the change of the verdict.
 
     Faults are injected at the same places every time. So a scenario that was always as
     expected, and once is not, is a regression for any number of repeats. For one that
     was not always as expected, the shares are compared.
     """
-    if not after:
+    if not after_runs:
         return "missing"
-    stood, stands = _standing(before), _standing(after)
-    if stands < len(after) and all(r.standing in ("expected", "undecided") for r in after):
+    before_count, after_count = _count_expected(before_runs), _count_expected(after_runs)
+    if after_count < len(after_runs) and all(
+        r.standing in ("expected", "undecided") for r in after_runs
+    ):
         return "inconclusive"
-    if not before:
-        return "new" if stands == len(after) else "new, fails"
-    if stands == len(after):
-        return "same" if stood == len(before) else "fixed"
-    always_stood = stood == len(before)
-    if always_stood or (stood and fewer_p(stood, len(before), stands, len(after)) <= ALPHA):
+    if not before_runs:
+        return "new" if after_count == len(after_runs) else "new, fails"
+    if after_count == len(after_runs):
+        return "same" if before_count == len(before_runs) else "fixed"
+    was_always_expected = before_count == len(before_runs)
+    if was_always_expected or (
+        before_count
+        and compute_fewer_p(before_count, len(before_runs), after_count, len(after_runs)) <= ALPHA
+    ):
         return "regression"
-    return "still fails" if stood == stands == 0 else "varies"
+    return "still fails" if before_count == after_count == 0 else "varies"
 
 
-def _standing(runs: Sequence[RunSummary]) -> int:
+def _count_expected(runs: Sequence[RunSummary]) -> int:
     return sum(run.standing == "expected" for run in runs)
 
 
-def _differences(
-    before: Sequence[RunSummary], after: Sequence[RunSummary]
+def _find_differences(
+    before_runs: Sequence[RunSummary], after_runs: Sequence[RunSummary]
 ) -> dict[str, tuple[str, str]]:
     """Return the versions and backends that differ between the sides."""
-    left, right = _settings(before), _settings(after)
-    found = {name: (left.get(name, "-"), right.get(name, "-")) for name in sorted({*left, *right})}
-    return {name: values for name, values in found.items() if values[0] != values[1]}
+    before_settings, after_settings = _collect_settings(before_runs), _collect_settings(after_runs)
+    settings = {
+        name: (before_settings.get(name, "-"), after_settings.get(name, "-"))
+        for name in sorted({*before_settings, *after_settings})
+    }
+    return {name: values for name, values in settings.items() if values[0] != values[1]}
 
 
-def _settings(runs: Sequence[RunSummary]) -> dict[str, str]:
-    found: dict[str, set[str]] = {}
+def _collect_settings(runs: Sequence[RunSummary]) -> dict[str, str]:
+    values_by_setting: dict[str, set[str]] = {}
     for run in runs:
         for name, value in {**run.versions, "backend": run.backend or "-"}.items():
-            found.setdefault(name, set()).add(value)
-    return {name: ", ".join(sorted(values)) for name, values in found.items()}
+            values_by_setting.setdefault(name, set()).add(value)
+    return {name: ", ".join(sorted(values)) for name, values in values_by_setting.items()}
 
 
 # All values times those of the smaller side: 50 against 50, 10 against 490. The normal
@@ -284,83 +320,89 @@ class RankTest:
     #: chance that it is below, from -1 to 1
     delta: float
     #: the p of samples of this size that do not overlap
-    least_p: float
+    lowest_p: float
 
 
-def rank_test(first: Sequence[float], second: Sequence[float]) -> RankTest:
+def compare_ranks(first: Sequence[float], second: Sequence[float]) -> RankTest:
     """Compare two samples; both must have values."""
     assert first
     assert second
-    ranks = doubled_ranks([*first, *second])
-    mine = sum(ranks[len(first) :])
-    count = len(first), len(second)
-    exact = sum(count) * min(count) <= EXACT_MAX
+    ranks = double_ranks([*first, *second])
+    rank_sum = sum(ranks[len(first) :])
+    sizes = len(first), len(second)
+    is_exact = sum(sizes) * min(sizes) <= EXACT_MAX
     # All sums are doubled, to stay in whole numbers: the mean is size * (n + 1).
-    out = abs(mine - count[1] * (len(ranks) + 1))
-    p = _exact_p(ranks, min(count), out) if exact else _normal_p(ranks, count, out)
-    delta = (mine - count[1] * (len(ranks) + 1)) / (count[0] * count[1])
-    return RankTest(p, delta, least_p(*count))
+    deviation = abs(rank_sum - sizes[1] * (len(ranks) + 1))
+    p = (
+        _compute_exact_p(ranks, min(sizes), deviation)
+        if is_exact
+        else _compute_normal_p(ranks, sizes, deviation)
+    )
+    delta = (rank_sum - sizes[1] * (len(ranks) + 1)) / (sizes[0] * sizes[1])
+    return RankTest(p, delta, compute_lowest_p(*sizes))
 
 
-def least_p(first: int, second: int) -> float:
+def compute_lowest_p(first: int, second: int) -> float:
     """Return the p of two samples of so many values that do not overlap, which is the lowest."""
     return min(1.0, 2 / math.comb(first + second, first))
 
 
-def holm(values: Sequence[float]) -> list[float]:
+def correct_p_values(values: Sequence[float]) -> list[float]:
     """Correct p values for their number, in their order, so that they bound any false alarm."""
-    order = sorted(range(len(values)), key=lambda place: values[place])
+    order = sorted(range(len(values)), key=lambda index: values[index])
     corrected, highest = [0.0] * len(values), 0.0
-    for done, place in enumerate(order):
-        highest = max(highest, min(1.0, values[place] * (len(values) - done)))
-        corrected[place] = highest
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, values[index] * (len(values) - rank)))
+        corrected[index] = highest
     return corrected
 
 
-def doubled_ranks(values: Sequence[float]) -> list[int]:
+def double_ranks(values: Sequence[float]) -> list[int]:
     """Return twice the rank of each value, so that shared ranks are whole numbers."""
     _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
     ranks: list[int] = (2 * sizes.cumsum() - sizes + 1)[group].tolist()
     return ranks
 
 
-def _exact_p(ranks: Sequence[int], size: int, out: int) -> float:
-    """Return the share of the ways to choose `size` ranks whose sum lies `out` from its mean.
+def _compute_exact_p(ranks: Sequence[int], size: int, deviation: int) -> float:
+    """Return the share of choices of `size` ranks whose sum is `deviation` or more from its mean.
 
     The number of ways to each sum is held in one long whole number, with a fixed number
     of bytes for each sum: a shift adds a rank to every sum.
     """
-    every = math.comb(len(ranks), size)
-    width = (every.bit_length() + 7) // 8
+    total_ways = math.comb(len(ranks), size)
+    width = (total_ways.bit_length() + 7) // 8
     ways = [1, *([0] * size)]
     for rank in ranks:
-        for chosen in range(size, 0, -1):
-            ways[chosen] += ways[chosen - 1] << (8 * width * rank)
+        for chosen_count in range(size, 0, -1):
+            ways[chosen_count] += ways[chosen_count - 1] << (8 * width * rank)
     counts = ways[size].to_bytes(width * (sum(sorted(ranks)[-size:]) + 1), "little")
     mean = size * (len(ranks) + 1)
-    far = sum(
+    extreme_ways = sum(
         int.from_bytes(counts[width * total : width * (total + 1)], "little")
         for total in range(len(counts) // width)
-        if abs(total - mean) >= out
+        if abs(total - mean) >= deviation
     )
-    return far / every
+    return extreme_ways / total_ways
 
 
-def _normal_p(ranks: Sequence[int], count: tuple[int, int], out: int) -> float:
+def _compute_normal_p(ranks: Sequence[int], sizes: tuple[int, int], deviation: int) -> float:
     """Approximate, with the variance that ties leave and a correction for continuity."""
     total = len(ranks)
     spread = sum((rank - (total + 1)) ** 2 for rank in ranks)
-    variance = count[0] * count[1] * spread / (total * (total - 1))
+    variance = sizes[0] * sizes[1] * spread / (total * (total - 1))
     if variance == 0:
         return 1.0
-    return math.erfc(max(0.0, out - 1) / math.sqrt(2 * variance))
+    return math.erfc(max(0.0, deviation - 1) / math.sqrt(2 * variance))
 
 
-def fewer_p(stood: int, before: int, stands: int, after: int) -> float:
-    """Return the chance of `stands` or fewer of `after`, if both sides stand equally often."""
-    total, good = before + after, stood + stands
+def compute_fewer_p(
+    before_count: int, before_total: int, after_count: int, after_total: int
+) -> float:
+    """Return the chance of `after_count` or fewer of `after_total`, if both rates are equal."""
+    total, expected_count = before_total + after_total, before_count + after_count
     ways = (
-        math.comb(good, k) * math.comb(total - good, after - k)
-        for k in range(max(0, after - (total - good)), stands + 1)
+        math.comb(expected_count, k) * math.comb(total - expected_count, after_total - k)
+        for k in range(max(0, after_total - (total - expected_count)), after_count + 1)
     )
-    return sum(ways) / math.comb(total, after)
+    return sum(ways) / math.comb(total, after_total)

@@ -12,97 +12,128 @@ from chaos.compare.comparison import (
     FAIL_ON_BOTH,
     MEASURES,
     OPEN,
-    Change,
+    MeasureChange,
     SuiteComparison,
 )
 from chaos.model.summary import STALE, RunSummary
-from chaos.report.markdown import code, fitted, plain, table
-from chaos.report.screen import bare_table, numbers
-from chaos.words import plural
+from chaos.report.markdown import build_table_lines, escape_markdown, fit_text, format_code
+from chaos.report.screen import build_bare_table, build_number_columns
+from chaos.wording import plural
 
 _STYLES = {"worse": "bold red", "regression": "bold red", "better": "green", "fixed": "green"}
 _HEAD = ("scenario", "measure", "before", "after", "p", "told")
 
 
-def in_terminal(found: SuiteComparison, *, before: str, after: str) -> RenderableType:
+def render_terminal(
+    comparison: SuiteComparison, *, before_path: str, after_path: str
+) -> RenderableType:
     """Return a table that fits 80 columns; a word has the meaning that colour repeats."""
-    shown = bare_table(
+    result_table = build_bare_table(
         Column("scenario", overflow="fold", ratio=1),
         Column("measure", no_wrap=True),
-        *numbers("before", "after", "p"),
+        *build_number_columns("before", "after", "p"),
         Column("told", no_wrap=True),
     )
-    for cells in _rows(found):
-        *plainly, told = cells
+    for cells in _list_rows(comparison):
+        *plain_cells, outcome = cells
         style = _STYLES.get(
-            told.partition(",")[0], "yellow" if told in (*OPEN, *FAIL_ON_BOTH) else ""
+            outcome.partition(",")[0], "yellow" if outcome in (*OPEN, *FAIL_ON_BOTH) else ""
         )
-        shown.add_row(*(Text(cell) for cell in plainly), Text(told, style=style))
-    lines: list[RenderableType] = [Text(f"before  {before}"), Text(f"after   {after}")]
-    for name, (left, right) in found.differences.items():
+        result_table.add_row(*(Text(cell) for cell in plain_cells), Text(outcome, style=style))
+    lines: list[RenderableType] = [Text(f"before  {before_path}"), Text(f"after   {after_path}")]
+    for name, (left, right) in comparison.differences.items():
         lines.append(Text(f"{name}: {left} → {right}", style="dim"))
-    tail = Text(found.sentence, style="bold red" if found.regressions else "bold")
-    return Group(*lines, Text(""), shown, Text(""), *(Text(n) for n in _notes(found)), tail)
+    summary = Text(comparison.sentence, style="bold red" if comparison.regressions else "bold")
+    return Group(
+        *lines,
+        Text(""),
+        result_table,
+        Text(""),
+        *(Text(n) for n in _list_notes(comparison)),
+        summary,
+    )
 
 
-def in_markdown(found: SuiteComparison, *, before: str, after: str) -> str:
+def render_markdown(comparison: SuiteComparison, *, before_path: str, after_path: str) -> str:
     """Return the table in Markdown, for a pull request."""
-    sign = "❌" if found.regressions else "✅" if found.exit_code == 0 else "❔"
-    lines = [f"# {sign} {found.sentence}", "", f"before: {code(before)}, after: {code(after)}", ""]
-    if found.differences:
+    lines = [
+        f"# {_select_sign(comparison)} {comparison.sentence}",
+        "",
+        f"before: {format_code(before_path)}, after: {format_code(after_path)}",
+        "",
+    ]
+    if comparison.differences:
         rows = [
-            (plain(n), plain(left), plain(right)) for n, (left, right) in found.differences.items()
+            (escape_markdown(n), escape_markdown(left), escape_markdown(right))
+            for n, (left, right) in comparison.differences.items()
         ]
-        lines += [*table(("differs", "before", "after"), rows), ""]
-    lines += table(_HEAD, ([plain(cell) for cell in row] for row in _rows(found)))
-    return fitted("\n".join([*lines, "", *(f"{note}  " for note in _notes(found))]) + "\n")
+        lines += [*build_table_lines(("differs", "before", "after"), rows), ""]
+    lines += build_table_lines(
+        _HEAD, ([escape_markdown(cell) for cell in row] for row in _list_rows(comparison))
+    )
+    return fit_text(
+        "\n".join([*lines, "", *(f"{note}  " for note in _list_notes(comparison))]) + "\n"
+    )
 
 
-def in_json(found: SuiteComparison, *, before: str, after: str) -> str:
+def _select_sign(comparison: SuiteComparison) -> str:
+    if comparison.regressions:
+        return "❌"
+    return "✅" if comparison.exit_code == 0 else "❔"
+
+
+def render_json(comparison: SuiteComparison, *, before_path: str, after_path: str) -> str:
     """Return all figures, with the single values."""
     scenarios = [
         {
             "scenario": row.scenario,
-            "verdict": row.fate,
-            "before": _stood(row.before),
-            "after": _stood(row.after),
+            "verdict": row.outcome,
+            "before": _describe_standing(row.before_runs),
+            "after": _describe_standing(row.after_runs),
             "regression": row.is_regression,
             "measures": {
                 change.measure.name: {
                     "unit": change.measure.unit,
-                    "before": change.before,
-                    "after": change.after,
-                    "told": change.shown,
+                    "before": change.before_values,
+                    "after": change.after_values,
+                    "told": change.result,
                     "p_holm": change.p,
-                    "least_p": change.least_p,
+                    "least_p": change.lowest_p,
                     "cliffs_delta": change.delta,
                 }
                 for change in row.changes
             },
         }
-        for row in found.scenarios
+        for row in comparison.scenarios
     ]
     suite = {
-        "before": before,
-        "after": after,
-        "told": found.sentence,
-        "exit_code": found.exit_code,
-        "repeats_needed": found.repeats_needed,
-        "differences": found.differences,
+        "before": before_path,
+        "after": after_path,
+        "told": comparison.sentence,
+        "exit_code": comparison.exit_code,
+        "repeats_needed": comparison.repeats_needed,
+        "differences": comparison.differences,
         "scenarios": scenarios,
     }
     return json.dumps(suite, indent=2, ensure_ascii=False) + "\n"
 
 
-def _rows(found: SuiteComparison) -> Iterator[tuple[str, ...]]:
-    for row in found.scenarios:
-        yield row.scenario, "verdict", _stood(row.before), _stood(row.after), "", row.fate
+def _list_rows(comparison: SuiteComparison) -> Iterator[tuple[str, ...]]:
+    for row in comparison.scenarios:
+        yield (
+            row.scenario,
+            "verdict",
+            _describe_standing(row.before_runs),
+            _describe_standing(row.after_runs),
+            "",
+            row.outcome,
+        )
         for change in row.changes:
             p = "-" if change.p is None else f"{change.p:.3f}"
-            yield ("", change.measure.name, *_middles(change), p, _shown(change))
+            yield ("", change.measure.name, *_describe_medians(change), p, _describe_change(change))
 
 
-def _stood(runs: tuple[RunSummary, ...]) -> str:
+def _describe_standing(runs: tuple[RunSummary, ...]) -> str:
     if not runs:
         return "-"
     if len(runs) == 1:
@@ -112,8 +143,8 @@ def _stood(runs: tuple[RunSummary, ...]) -> str:
     return f"{sum(run.standing == 'expected' for run in runs)} of {len(runs)}"
 
 
-def _middles(change: Change) -> tuple[str, str]:
-    sides = zip(change.medians, (change.before, change.after), strict=True)
+def _describe_medians(change: MeasureChange) -> tuple[str, str]:
+    sides = zip(change.medians, (change.before_values, change.after_values), strict=True)
     unit = f" {change.measure.unit}" if change.measure.unit else ""
     left, right = (
         f"{middle:.3g}{unit}" + (f" (n={len(side)})" if len(side) > 1 else "")
@@ -122,27 +153,29 @@ def _middles(change: Change) -> tuple[str, str]:
     return left, right
 
 
-def _shown(change: Change) -> str:
-    if change.shown in ("worse", "better"):
-        return f"{change.shown}, d={change.delta:+.2f}"
-    return change.shown
+def _describe_change(change: MeasureChange) -> str:
+    if change.result in ("worse", "better"):
+        return f"{change.result}, d={change.delta:+.2f}"
+    return change.result
 
 
-def _notes(found: SuiteComparison) -> Iterator[str]:
-    for row in found.scenarios:
-        if any(run.headline == STALE for run in (*row.before, *row.after)):
+def _list_notes(comparison: SuiteComparison) -> Iterator[str]:
+    for row in comparison.scenarios:
+        if any(run.headline == STALE for run in (*row.before_runs, *row.after_runs)):
             yield f"{row.scenario}: {STALE}."
-    changes = [change for row in found.scenarios for change in row.changes]
-    tested = sum(change.p is not None for change in changes)
-    if tested:
+    changes = [change for row in comparison.scenarios for change in row.changes]
+    tested_count = sum(change.p is not None for change in changes)
+    if tested_count:
         yield (
-            f"p: Mann and Whitney's test, exact, corrected after Holm for {tested} tests; worse or "
+            f"p: Mann and Whitney's test, exact, corrected after Holm for {tested_count} "
+            "tests; worse or "
             f"better where it is at most {ALPHA:g}. d: Cliff's delta. Figures are medians."
         )
-    if any(change.shown == "inconclusive" for change in changes):
-        number = found.repeats_needed
+    if any(change.result == "inconclusive" for change in changes):
+        needed_repeats = comparison.repeats_needed
         yield (
-            f"Too few repeats to tell a change from noise: {number} on each side could show one in "
-            f"any of {len(MEASURES)} measures of {plural(found.in_common, 'scenario')} "
-            f"(`chaos run --repeat {number}`)."
+            f"Too few repeats to tell a change from noise: {needed_repeats} on each side could "
+            "show one in "
+            f"any of {len(MEASURES)} measures of {plural(comparison.common_count, 'scenario')} "
+            f"(`chaos run --repeat {needed_repeats}`)."
         )

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
-from chaos.faults.world import Outcome, Part, Release, Target, World
+from chaos.faults.world import LauncherPart, Outcome, Target, WorkerRelease, World
 from chaos.record import Record
 
 Family: TypeAlias = Literal["worker", "node", "capacity", "control", "storage"]
@@ -30,20 +30,20 @@ class SharedCluster:
     why: str = ""
     #: the platforms that take the node in place of chaos, where the nodes are theirs; there the
     #: fault costs a node, even if chaos itself never does it
-    by: tuple[Platform, ...] = ()
+    platforms: tuple[Platform, ...] = ()
 
 
 SAFE = SharedCluster("safe")
 
 
 @dataclass(frozen=True)
-class Between:
+class SecondsRange:
     """A range of seconds, from which a number is drawn at random."""
 
     low: float
     high: float
 
-    def drawn(self, share: float) -> float:
+    def interpolate(self, share: float) -> float:
         """Return the number at this share (0 to 1) of the range."""
         return round(self.low + share * (self.high - self.low), 3)
 
@@ -68,18 +68,18 @@ class Fault(Record):
     # The headline's words for it; `{fault.x}` is a setting.
     sentence: ClassVar[str] = "the fault {fault} was injected {place}"
     # The target that `--dry-run` prints.
-    whom: ClassVar[str] = "the worker of rank {rank}"
+    target_text: ClassVar[str] = "the worker of rank {rank}"
 
     # What does it need of a launcher, beside workers? None: any launcher's job can have it.
-    needs: ClassVar[Part | None] = "cluster"
+    needs: ClassVar[LauncherPart | None] = "cluster"
     # If it is done to Ray Train's uploads: the like of it for a file that a job saves itself.
-    for_own_files: ClassVar[str] = ""
+    own_file_fault: ClassVar[str] = ""
     # Is it done to the objects that a job puts into a store itself, beside Ray Train's uploads?
     own_objects: ClassVar[Literal["never", "also", "only"]] = "never"
     # Does all training stand still until it is healed?
     stops_progress: ClassVar[bool] = False
     # Does it release the worker itself, and do its harm while training goes on?
-    lets_go_first: ClassVar[bool] = False
+    releases_worker_itself: ClassVar[bool] = False
     # Is the worker that is held at the place ordered to do it to itself?
     is_ordered: ClassVar[bool] = False
     # Is the loss announced to Ray? It then charges a preemption, not a failure.
@@ -104,7 +104,7 @@ class Fault(Record):
         return {}
 
     @property
-    def nodes_lost(self) -> int:
+    def lost_node_count(self) -> int:
         """The largest number of nodes that it takes from the job for good, with their workers."""
         return 0
 
@@ -119,7 +119,7 @@ class Fault(Record):
         return False
 
     @property
-    def orders_all(self) -> bool:
+    def orders_all_ranks(self) -> bool:
         """Whether every rank is ordered, as it comes to the place, to do it to itself."""
         return False
 
@@ -149,16 +149,16 @@ class Fault(Record):
         return self.family not in {"capacity", "control"}
 
     @property
-    def refused_elsewhere(self) -> str | None:
+    def shared_cluster_refusal(self) -> str | None:
         """The reason to refuse these settings on a cluster of others; None where there is none."""
         return None
 
     @property
-    def refused_by_platform(self) -> str | None:
+    def platform_refusal(self) -> str | None:
         """The reason why no platform does it with these settings; None where there is none."""
         return None
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Do the harm, and return its known effect."""
         raise NotImplementedError
 
@@ -166,7 +166,7 @@ class Fault(Record):
         """Return the time of an announced loss (monotonic ns); None where the node stays."""
         return deadline_ns
 
-    def in_words(self, rank: int | None, place: str) -> str:
+    def describe_injection(self, rank: int | None, place: str) -> str:
         """Return the injection, as part of a sentence."""
         return self.sentence.format(fault=self, rank=rank, place=place)
 
@@ -179,12 +179,12 @@ class OrderedFault(Fault):
 
     family = "worker"
     on_shared_cluster = SAFE
-    needs: ClassVar[Part | None] = None
+    needs: ClassVar[LauncherPart | None] = None
     is_ordered = True
     rank: ClassVar[None] = None
 
     @property
-    def orders_all(self) -> bool:
+    def orders_all_ranks(self) -> bool:
         return getattr(self, "ranks", "one") == "all"
 
 
@@ -205,6 +205,6 @@ class StartsScript(Fault):
         return self.env
 
     @property
-    def named_env(self) -> list[str]:
+    def env_settings(self) -> list[str]:
         """The variables as a person writes them: `ID=2`."""
         return [f"{name}={value}" for name, value in self.env.items()]

@@ -6,7 +6,7 @@ from pydantic import Field, NonNegativeInt, model_validator
 
 from chaos.faults.base import OrderedFault
 from chaos.faults.order import Corrupt
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 30.0
 
@@ -55,9 +55,9 @@ class CorruptTensor(OrderedFault):
 
     @property
     def where(self) -> str:
-        return "on all ranks" if self.orders_all else "on one rank"
+        return "on all ranks" if self.orders_all_ranks else "on one rank"
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         order = Corrupt(self.tensor, self.how, self.bit, self.lasting)
         release(order=order)
         if world.has_obeyed(order, within_s=PROOF_WITHIN_S):
@@ -67,5 +67,7 @@ class CorruptTensor(OrderedFault):
 
     def __str__(self) -> str:
         bit = f" {self.bit}" if self.bit is not None else ""
-        more = (", lasting" if self.lasting else "") + (", all ranks" if self.orders_all else "")
-        return f"corrupt_tensor ({self.tensor}, {self.how}{bit}{more})"
+        extent_text = (", lasting" if self.lasting else "") + (
+            ", all ranks" if self.orders_all_ranks else ""
+        )
+        return f"corrupt_tensor ({self.tensor}, {self.how}{bit}{extent_text})"

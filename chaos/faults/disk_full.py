@@ -13,7 +13,7 @@ class DiskFull(StorageFault):
     """
 
     at_random = ({"after_bytes": 1000},)
-    for_own_files = "fail_save at `moment: saving`"
+    own_file_fault = "fail_save at `moment: saving`"
     sentence = "the disk was full"
 
     after_bytes: NonNegativeInt = Field(

@@ -5,8 +5,8 @@ from typing import ClassVar, Self
 from pydantic import Field, NonNegativeInt, model_validator
 
 from chaos.faults.base import Fault, SharedCluster
-from chaos.faults.kill_node import PROOF_WITHIN_S, lost, taken_by_platform
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.kill_node import PROOF_WITHIN_S, prove_node_lost, reclaim_by_platform
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 HOOK_MORE_S = 3.0  # the hook outlives its own deadline by a poll of Ray Train's (2 s) and more
 NS = 1e9
@@ -28,11 +28,11 @@ class EvictNode(Fault):
     on_shared_cluster = SharedCluster(
         "never",
         "the first process of a node is not chaos's to signal, and no other node comes",
-        by=("local", "kubernetes"),
+        platforms=("local", "kubernetes"),
     )
-    whom = "the pod of rank {rank}'s node, and all that runs in it"
+    target_text = "the pod of rank {rank}'s node, and all that runs in it"
     sentence = "the pod of rank {rank}'s node was evicted {place}"
-    nodes_lost: ClassVar[int] = 1
+    lost_node_count: ClassVar[int] = 1
 
     grace_s: float = Field(
         default=30.0,
@@ -68,8 +68,10 @@ class EvictNode(Fault):
             raise ValueError(
                 f"hook_s and {HOOK_MORE_S:g} s more must be below grace_s: the hook is part of it"
             )
-        again = self.again_after_s
-        if again is not None and again >= min(self.drain_s, self.grace_s - self._term_s):
+        second_term_s = self.again_after_s
+        if second_term_s is not None and second_term_s >= min(
+            self.drain_s, self.grace_s - self._term_s
+        ):
             raise ValueError("again_after_s must be below drain_s and what is left of grace_s")
         return self
 
@@ -79,12 +81,12 @@ class EvictNode(Fault):
         return bool(self.drain_s or self.hook_s)
 
     @property
-    def lets_go_first(self) -> bool:  # type: ignore[override]
+    def releases_worker_itself(self) -> bool:  # type: ignore[override]
         """Whether training goes on between notice and loss."""
         return self.is_announced
 
     @property
-    def refused_by_platform(self) -> str | None:
+    def platform_refusal(self) -> str | None:
         """The reason against a hook of chaos's own: a pod has its own, or none."""
         if not self.hook_s and self.again_after_s is None:
             return None
@@ -108,17 +110,17 @@ class EvictNode(Fault):
         ends_s = min(self.grace_s, self._term_s + self.drain_s)
         return deadline_ns + int((ends_s - self._notice_s) * NS)
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Evict the pod; training goes on meanwhile, if the loss was announced."""
-        outcome = taken_by_platform(world, target, release, notice_s=self.grace_s)
+        outcome = reclaim_by_platform(world, target, release, notice_s=self.grace_s)
         if outcome is not None:
             return outcome
         term_ns = self._terminate(world, target.node_id, release)
         if term_ns is None or not self._await_end(world, target.node_id, term_ns):
             return Outcome("fail", "the job ended before the pod's node did; nothing was lost")
-        return lost(world, target)
+        return prove_node_lost(world, target)
 
-    def _terminate(self, world: World, node_id: str, release: Release) -> int | None:
+    def _terminate(self, world: World, node_id: str, release: WorkerRelease) -> int | None:
         """Send SIGTERM, after the hook; return when it was sent, None if the run ended before."""
         # With a hook Ray learns of the loss by the hook's drain, and SIGTERM comes when that is
         # over: Ray Train has given the attempt up by then, while the node is still there. Without
@@ -126,7 +128,7 @@ class EvictNode(Fault):
         if self.hook_s:
             deadline_ns = world.give_notice(node_id, notice_s=self.hook_s)
             release(deadline_ns)
-            if not world.wait_until(deadline_ns + int(HOOK_MORE_S * NS)):
+            if not world.wait_for_deadline(deadline_ns + int(HOOK_MORE_S * NS)):
                 return None
         term_ns = world.terminate_node(node_id, drains_s=self.drain_s)
         if self.drain_s and not self.hook_s:
@@ -139,21 +141,21 @@ class EvictNode(Fault):
         A node that does not drain goes at once, with the worker that is held.
         """
         if self.again_after_s is not None:
-            if not world.wait_until(term_ns + int(self.again_after_s * NS)):
+            if not world.wait_for_deadline(term_ns + int(self.again_after_s * NS)):
                 return False
             world.terminate_node(node_id, drains_s=0.0)
         left_s = self.grace_s - self._term_s
-        if not world.wait_until(term_ns + int(min(self.drain_s, left_s) * NS)):
+        if not world.wait_for_deadline(term_ns + int(min(self.drain_s, left_s) * NS)):
             return False
         # Ray 2.60 ends the node itself when its drain is over. Only a node that outlives that, or
         # whose grace is over before, is killed.
         more_s = left_s - self.drain_s
-        if more_s <= 0 or not world.node_is_dead(node_id, within_s=min(more_s, PROOF_WITHIN_S)):
+        if more_s <= 0 or not world.await_node_death(node_id, within_s=min(more_s, PROOF_WITHIN_S)):
             world.end_node(node_id)
         return True
 
     def __str__(self) -> str:
         drain = f"drain of {self.drain_s:g} s" if self.drain_s else "no drain"
         hook = f", after a hook's notice of {self.hook_s:g} s" if self.hook_s else ""
-        again = "" if self.again_after_s is None else ", SIGTERM twice"
-        return f"evict_node (grace {self.grace_s:g} s, {drain}{hook}{again})"
+        second_term = "" if self.again_after_s is None else ", SIGTERM twice"
+        return f"evict_node (grace {self.grace_s:g} s, {drain}{hook}{second_term})"

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from chaos.faults.base import Fault, SharedCluster
 from chaos.faults.order import Exhaust
-from chaos.faults.world import Outcome, Part, Release, Target, World
+from chaos.faults.world import LauncherPart, Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 60.0
 
@@ -33,29 +33,33 @@ class ExhaustMemory(Fault):
     rank: ClassVar[None] = None
 
     @property
-    def needs(self) -> Part | None:  # type: ignore[override] # it depends on a setting
+    def needs(self) -> LauncherPart | None:  # type: ignore[override] # it depends on a setting
         """The cluster, if it is ended as by a memory monitor of Ray's."""
         return None if self.by == "kernel" else "cluster"
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         name, free = f"pid {target.pid} of rank {target.rank}", world.free_memory()
         if free < 2 * self.bytes:
-            return Outcome("fail", f"{_mib(free)} are free, not twice {_mib(self.bytes)}")
+            return Outcome(
+                "fail", f"{_format_mib(free)} are free, not twice {_format_mib(self.bytes)}"
+            )
         if self.by == "raylet":
-            world.blame_memory(target)
+            world.disguise_as_memory_kill(target)
         order = Exhaust(self.bytes)
         release(order=order)
         if not world.has_obeyed(order, within_s=PROOF_WITHIN_S):
-            return Outcome("info", f"{name} was ordered to take {_mib(self.bytes)}, and did not")
+            return Outcome(
+                "info", f"{name} was ordered to take {_format_mib(self.bytes)}, and did not"
+            )
         world.signal_worker(target, "KILL")
-        if not world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
+        if not world.await_worker_end(target, within_s=PROOF_WITHIN_S):
             return Outcome("fail", f"{name} still runs after SIGKILL", signal_sent=True)
-        return Outcome("ok", f"{name} held {_mib(self.bytes)} more, and is gone")
+        return Outcome("ok", f"{name} held {_format_mib(self.bytes)} more, and is gone")
 
     def __str__(self) -> str:
-        how = "" if self.by == "kernel" else ", ended by the raylet"
-        return f"exhaust_memory ({_mib(self.bytes)}{how})"
+        ending_text = "" if self.by == "kernel" else ", ended by the raylet"
+        return f"exhaust_memory ({_format_mib(self.bytes)}{ending_text})"
 
 
-def _mib(count: int) -> str:
+def _format_mib(count: int) -> str:
     return f"{count / 2**20:,.0f} MiB"

@@ -2,7 +2,7 @@
 
 from chaos.faults.base import OrderedFault
 from chaos.faults.order import FailWrite
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 30.0
 
@@ -18,7 +18,7 @@ class FailSave(OrderedFault):
     sentence = "rank {rank} had no room left {place}"
     fails_save = True
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         order = FailWrite()
         release(order=order)
         if not world.has_obeyed(order, within_s=PROOF_WITHIN_S):

@@ -20,7 +20,7 @@ class FailUpload(StorageFault):
     own_objects = "also"
 
     at_random = ({},)
-    for_own_files = "fail_save at `moment: saving`"
+    own_file_fault = "fail_save at `moment: saving`"
     sentence = "an upload failed"
 
     times: PositiveInt = Field(default=1, description="uploads of the rank that fail, in a row")

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from pydantic import Field, NonNegativeInt
 
-from chaos.faults.base import Between, Fault, SharedCluster
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.base import Fault, SecondsRange, SharedCluster
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 10.0
 
@@ -22,10 +22,10 @@ class FreezeNode(Fault):
     ends_attempt = "perhaps"
     needs = None
     on_shared_cluster = SharedCluster("costs a node", "Ray gives a node up that is silent for long")
-    at_random = ({"for_s": Between(0.1, 0.5)},)
+    at_random = ({"for_s": SecondsRange(0.1, 0.5)},)
     sentence = "the node of rank {rank} stood still for {fault.for_s:g} s {place}"
-    whom = "the node of rank {rank}, and all that runs on it"
-    nodes_lost: ClassVar[int] = 1  # the cluster may give a node up that is silent for long
+    target_text = "the node of rank {rank}, and all that runs on it"
+    lost_node_count: ClassVar[int] = 1  # the cluster may give a node up that is silent for long
     stops_progress = True
 
     for_s: float = Field(gt=0, le=600, description="seconds that the node stands still")
@@ -34,7 +34,7 @@ class FreezeNode(Fault):
         description="freeze this rank's node; left out: the node of the trigger's rank",
     )
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Stop the node while the worker is held; the gate opens on a stopped node."""
         del release
         name = f"node {target.node_id[:8]}"
@@ -47,9 +47,11 @@ class FreezeNode(Fault):
         )
 
     def heal(self, world: World, target: Target) -> str:
-        when = f"after {self.for_s:g} s" if world.let_pass(self.for_s) else "at the end of the run"
+        time_text = (
+            f"after {self.for_s:g} s" if world.wait_seconds(self.for_s) else "at the end of the run"
+        )
         world.thaw_node(target.node_id)
-        return f"node {target.node_id[:8]} goes on {when}"
+        return f"node {target.node_id[:8]} goes on {time_text}"
 
     def __str__(self) -> str:
         return f"freeze_node ({self.for_s:g} s)"

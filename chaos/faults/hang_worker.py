@@ -6,7 +6,7 @@ from pydantic import Field
 
 from chaos.faults.base import OrderedFault
 from chaos.faults.order import Hang
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 30.0
 
@@ -28,13 +28,13 @@ class HangWorker(OrderedFault):
         default="one", description="`all`: every rank, at the same place"
     )
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         order = Hang(self.where)
         release(order=order)
-        where = "Python" if self.where == "python" else "torch.distributed"
+        library = "Python" if self.where == "python" else "torch.distributed"
         if world.has_obeyed(order, within_s=PROOF_WITHIN_S):
-            return Outcome("ok", f"rank {target.rank} hangs in {where}")
-        return Outcome("fail", f"rank {target.rank} was ordered to hang in {where}, and did not")
+            return Outcome("ok", f"rank {target.rank} hangs in {library}")
+        return Outcome("fail", f"rank {target.rank} was ordered to hang in {library}, and did not")
 
     def __str__(self) -> str:
         return f"hang_worker ({self.where}{', all ranks' if self.ranks == 'all' else ''})"

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from chaos.faults.base import Fault, SharedCluster
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 15.0
 
@@ -21,14 +21,14 @@ class KillController(Fault):
         "never", "Ray's controller runs on chaos's own node, which is spared"
     )
     sentence = "Ray's controller was killed {place}"
-    whom = "the job's own controller"
+    target_text = "the job's own controller"
 
     rank: ClassVar[None] = None
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         del release  # its workers go with it
         pid = world.end_controller()
-        if not world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
+        if not world.await_worker_end(target, within_s=PROOF_WITHIN_S):
             return Outcome("info", f"controller {pid} was killed, and its workers still run")
         return Outcome("ok", f"controller {pid} is gone, and its workers with it")
 

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from chaos.faults.base import SAFE, StartsScript
-from chaos.faults.world import Outcome, Part, Release, Target, World
+from chaos.faults.world import LauncherPart, Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 15.0
 
@@ -19,18 +19,18 @@ class KillDriver(StartsScript):
     ends_attempt = "always"
     on_shared_cluster = SAFE
     sentence = "the driver was killed {place} and started again"
-    whom = "the job's own driver"
+    target_text = "the job's own driver"
     ends_driver = True
-    needs: ClassVar[Part | None] = "driver"
+    needs: ClassVar[LauncherPart | None] = "driver"
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         pid = world.end_driver()
         # Else the gate goes down with the worker, and that with its driver.
         if world.workers_outlive_driver():
             release()
-        if not world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
+        if not world.await_worker_end(target, within_s=PROOF_WITHIN_S):
             return Outcome("info", f"driver {pid} was killed, and rank {target.rank} still runs")
         return Outcome("ok", f"driver {pid} is gone, and its workers with it")
 
     def __str__(self) -> str:
-        return f"kill_driver (then {', '.join(self.named_env)})" if self.env else "kill_driver"
+        return f"kill_driver (then {', '.join(self.env_settings)})" if self.env else "kill_driver"

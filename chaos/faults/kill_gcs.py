@@ -5,7 +5,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from chaos.faults.base import Fault, SharedCluster
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 30.0
 
@@ -22,19 +22,19 @@ class KillGcs(Fault):
     ends_attempt = "perhaps"
     on_shared_cluster = SharedCluster("never", "it ends the GCS of the head, which is spared")
     sentence = "the cluster's GCS was killed {place} and started again"
-    whom = "the cluster's GCS"
-    lets_go_first = True
+    target_text = "the cluster's GCS"
+    releases_worker_itself = True
     needs_kept_gcs = True
 
     down_s: float = Field(default=3.0, ge=0, le=50, description="seconds until the next one starts")
     rank: ClassVar[None] = None
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """End it while a worker is held, let training go on, and start the next one in time."""
         del target
         ended = world.end_gcs()
         release(None)
-        world.let_pass(self.down_s)  # if the run ends meanwhile, it is started at once
+        world.wait_seconds(self.down_s)  # if the run ends meanwhile, it is started at once
         started = world.start_gcs(within_s=PROOF_WITHIN_S)
         if started is None:
             return Outcome("info", f"GCS {ended} was killed, and none answers in its place")

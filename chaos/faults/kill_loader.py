@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from chaos.faults.base import SAFE, Fault
-from chaos.faults.world import Outcome, RefusedError, Release, Target, World
+from chaos.faults.world import Outcome, RefusedError, Target, WorkerRelease, World
 
 # torch 2.13 gives this name to each process of a loader, whatever started it.
 NAME = "pt_data_worker"
@@ -28,7 +28,7 @@ class KillLoader(Fault):
     on_shared_cluster = SAFE
     needs = None
     sentence = "a loader process of rank {rank} was killed {place}"
-    whom = "the loader processes of rank {rank}"
+    target_text = "the loader processes of rank {rank}"
 
     signal: Literal["KILL", "TERM"] = "KILL"
     processes: Literal["one", "all"] = Field(
@@ -36,28 +36,28 @@ class KillLoader(Fault):
     )
     rank: ClassVar[None] = None
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Kill while the rank is held, once its loader has had time to fill its queue.
 
         A process that is killed as it writes to the queue may leave half a batch there. The signal
         is not the rank's own: of its parent's SIGTERM torch 2.13 makes an exit without an error.
         """
         del release  # the gate opens by itself once this returns
-        world.let_pass(IDLE_S)
-        pids = world.processes_below(target, name=NAME)
+        world.wait_seconds(IDLE_S)
+        pids = world.list_descendants(target, name=NAME)
         if not pids:
             raise RefusedError(f"rank {target.rank} has no loader process there")
-        struck = [
+        targets = [
             replace(target, pid=pid) for pid in pids[: 1 if self.processes == "one" else None]
         ]
-        for process in struck:
+        for process in targets:
             world.signal_worker(process, self.signal)
-        alive = [p.pid for p in struck if not world.worker_is_gone(p, within_s=PROOF_WITHIN_S)]
-        named = f"of {len(pids)} loader processes of rank {target.rank}"
+        alive = [p.pid for p in targets if not world.await_worker_end(p, within_s=PROOF_WITHIN_S)]
+        loaders_text = f"of {len(pids)} loader processes of rank {target.rank}"
         if not alive:
-            return Outcome("ok", f"{len(struck)} {named} are gone")
-        some_died = len(alive) < len(struck)
-        words = f"after SIG{self.signal} {len(alive)} {named} still run"
+            return Outcome("ok", f"{len(targets)} {loaders_text} are gone")
+        some_died = len(alive) < len(targets)
+        words = f"after SIG{self.signal} {len(alive)} {loaders_text} still run"
         return Outcome("info" if some_died else "fail", words)
 
     def __str__(self) -> str:

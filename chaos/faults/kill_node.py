@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import Field, NonNegativeInt, model_validator
 
 from chaos.faults.base import PLATFORMS, Fault, SharedCluster
-from chaos.faults.world import Outcome, Part, Release, Target, World
+from chaos.faults.world import LauncherPart, Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 30.0
 _EMPTIED = "not synced, and empty now: "
@@ -23,10 +23,10 @@ class KillNode(Fault):
     family = "node"
     ends_attempt = "always"
     on_shared_cluster = SharedCluster(
-        "costs a node", "the node is lost, and chaos cannot start another", by=PLATFORMS
+        "costs a node", "the node is lost, and chaos cannot start another", platforms=PLATFORMS
     )
     at_random = ({},)
-    whom = "the node of rank {rank}, and all that runs on it"
+    target_text = "the node of rank {rank}, and all that runs on it"
 
     rank: NonNegativeInt | None = Field(
         default=None,
@@ -57,17 +57,17 @@ class KillNode(Fault):
         return self
 
     @property
-    def needs(self) -> Part | None:  # type: ignore[override]
+    def needs(self) -> LauncherPart | None:  # type: ignore[override]
         """The cluster, if its node stays: an agent without its workers is none."""
         return "cluster" if self.raylet_only else None
 
     @property
-    def nodes_lost(self) -> int:
+    def lost_node_count(self) -> int:
         """The largest number of nodes that go: two ranks may share one."""
         return len(set(self.ranks)) or 1
 
     @property
-    def refused_elsewhere(self) -> str | None:
+    def shared_cluster_refusal(self) -> str | None:
         """The reason against settings of nodes whose processes, or writes, are not seen there."""
         if self.lose_unsynced:
             return "with lose_unsynced: what its processes write is not seen"
@@ -80,7 +80,7 @@ class KillNode(Fault):
         """Whether what its node's processes write has to be known."""
         return self.lose_unsynced
 
-    def in_words(self, rank: int | None, place: str) -> str:
+    def describe_injection(self, rank: int | None, place: str) -> str:
         """Return the injection in words, with the nodes named by their ranks."""
         ranks = sorted(set(self.ranks)) if self.ranks else [rank]
         unsynced = ", with what was not synced" if self.lose_unsynced else ""
@@ -88,68 +88,68 @@ class KillNode(Fault):
             return f"the node of rank {ranks[0]} was lost {place}{unsynced}"
         return f"the nodes of ranks {', '.join(map(str, ranks))} were lost {place}{unsynced}"
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         del release  # the gate goes down with the node
         # The targets are read before the first node goes: their workers are of the group that was
         # there, and of two on one node, which is lost once, each is a proof of its own.
         targets = self._targets(world) or [target]
-        emptied: list[str] = []
+        emptied_files: list[str] = []
         for node_id in dict.fromkeys(v.node_id for v in targets):
-            emptied += world.lose_node(
+            emptied_files += world.lose_node(
                 node_id, raylet_only=self.raylet_only, unsynced=self.lose_unsynced
             )
-        proof = dead if self.raylet_only else lost
-        outcomes = [proof(world, v) for v in targets]
-        failed = [outcome for outcome in outcomes if outcome.status != "ok"]
-        if failed:
-            return failed[0]
-        told = [outcome.detail for outcome in outcomes]
+        prove = prove_node_dead if self.raylet_only else prove_node_lost
+        outcomes = [prove(world, v) for v in targets]
+        failed_outcomes = [outcome for outcome in outcomes if outcome.status != "ok"]
+        if failed_outcomes:
+            return failed_outcomes[0]
+        details = [outcome.detail for outcome in outcomes]
         if self.lose_unsynced:
-            told.append(f"{_EMPTIED}{', '.join(emptied) or 'nothing'}")
-        return Outcome("ok", "; ".join(told))
+            details.append(f"{_EMPTIED}{', '.join(emptied_files) or 'nothing'}")
+        return Outcome("ok", "; ".join(details))
 
     def _targets(self, world: World) -> list[Target]:
-        group = world.group()
+        group = world.list_targets()
         missing = sorted(set(self.ranks) - set(group))
         if missing:
             raise ProcessLookupError(f"no worker holds rank {missing[0]}")
         return [group[rank] for rank in sorted(set(self.ranks))]
 
     def __str__(self) -> str:
-        what = "kill_node (raylet only)" if self.raylet_only else "kill_node"
-        what = "kill_node (unsynced files too)" if self.lose_unsynced else what
-        return f"{what} of ranks {', '.join(map(str, self.ranks))}" if self.ranks else what
+        text = "kill_node (raylet only)" if self.raylet_only else "kill_node"
+        text = "kill_node (unsynced files too)" if self.lose_unsynced else text
+        return f"{text} of ranks {', '.join(map(str, self.ranks))}" if self.ranks else text
 
 
-def emptied_in(detail: str) -> list[str]:
+def parse_emptied_files(detail: str) -> list[str]:
     """Return the files that an outcome says are empty."""
     return detail.partition(_EMPTIED)[2].split(", ")
 
 
-def dead(world: World, target: Target) -> Outcome:
+def prove_node_dead(world: World, target: Target) -> Outcome:
     """Return the outcome `ok` if the cluster counts the node of `target` as dead."""
     name = f"node {target.node_id[:8]}"
-    is_dead = world.node_is_dead(target.node_id, within_s=PROOF_WITHIN_S)
-    by = world.taken_by(target.node_id)
+    is_dead = world.await_node_death(target.node_id, within_s=PROOF_WITHIN_S)
+    taker = world.describe_taker(target.node_id)
     if not is_dead:
-        what = f" after {PROOF_WITHIN_S:g} s" if by is None else f", though {by}"
-        return Outcome("fail", f"{name} is alive{what}")
+        reason = f" after {PROOF_WITHIN_S:g} s" if taker is None else f", though {taker}"
+        return Outcome("fail", f"{name} is alive{reason}")
     detail = f"{name} is dead, with rank {target.rank} on it"
-    return Outcome("ok", detail if by is None else f"{detail}; {by}")
+    return Outcome("ok", detail if taker is None else f"{detail}; {taker}")
 
 
-def lost(world: World, target: Target) -> Outcome:
+def prove_node_lost(world: World, target: Target) -> Outcome:
     """Return the outcome `ok` if the node of `target` is really lost, and its worker with it."""
-    outcome = dead(world, target)
+    outcome = prove_node_dead(world, target)
     if outcome.status != "ok":
         return outcome
-    if not world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
+    if not world.await_worker_end(target, within_s=PROOF_WITHIN_S):
         return Outcome("fail", f"node {target.node_id[:8]} is dead, its pid {target.pid} is not")
     return outcome
 
 
-def taken_by_platform(
-    world: World, target: Target, release: Release, *, notice_s: float
+def reclaim_by_platform(
+    world: World, target: Target, release: WorkerRelease, *, notice_s: float
 ) -> Outcome | None:
     """Reclaim the node by its platform; return the outcome, None without a platform.
 
@@ -160,4 +160,4 @@ def taken_by_platform(
         return None
     if not is_gone:
         return Outcome("fail", "the job ended before its platform had taken the node")
-    return lost(world, target)
+    return prove_node_lost(world, target)

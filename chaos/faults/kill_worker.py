@@ -9,7 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, NonNegativeInt, model_validator
 
 from chaos.faults.base import SAFE, Fault
-from chaos.faults.world import Outcome, Part, RefusedError, Release, Target, World
+from chaos.faults.world import LauncherPart, Outcome, RefusedError, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 15.0
 ENDS_WITHIN_S = 0.3  # a process that a signal ends does so in milliseconds
@@ -69,12 +69,12 @@ class KillWorker(Fault):
         return self
 
     @property
-    def needs(self) -> Part | None:  # type: ignore[override]
+    def needs(self) -> LauncherPart | None:  # type: ignore[override]
         """The cluster, if it is no signal: only Ray has actors to end."""
         return None if self.via == "signal" else "cluster"
 
     @property
-    def lets_go_first(self) -> bool:  # type: ignore[override]
+    def releases_worker_itself(self) -> bool:  # type: ignore[override]
         """Whether the rank trains on until it ends, where a signal does not end it at once."""
         return self.trains_on or (
             self.signal == "TERM" and self.grace_s is None and self.via == "signal"
@@ -85,42 +85,46 @@ class KillWorker(Fault):
         """Whether the whole group goes."""
         return self.ranks == "all"
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Kill while the worker is held, and wait for the processes to end."""
-        others = world.group().values() if self.ranks == "all" else ()
-        targets = (target, *(v for v in others if v.pid != target.pid))
-        below = [self._below(world, one) for one in targets]
-        if self.to == "tree" and not any(below):
-            ranks = ", ".join(str(one.rank) for one in targets)
+        other_targets = world.list_targets().values() if self.ranks == "all" else ()
+        targets = (target, *(v for v in other_targets if v.pid != target.pid))
+        descendants = [self._find_descendants(world, worker) for worker in targets]
+        if self.to == "tree" and not any(descendants):
+            ranks = ", ".join(str(worker.rank) for worker in targets)
             raise RefusedError(f"no process was started by rank {ranks}, of which `to: tree` is")
         # All are signalled before any is waited for: a group that goes at once does not go one by
         # one, with the survivors' broken connections in between. The processes below are listed
         # before the first signal, since the ends of their parents hide them.
-        for one, processes in zip(targets, below, strict=True):
-            self._kill(world, one, processes)
+        for worker, processes in zip(targets, descendants, strict=True):
+            self._kill(world, worker, processes)
         if self.trains_on:
-            for process in itertools.chain(*below):  # ranks learn of their end now, not by chance
-                world.worker_is_gone(process, within_s=ENDS_WITHIN_S)
+            for process in itertools.chain(
+                *descendants
+            ):  # ranks learn of their end now, not by chance
+                world.await_worker_end(process, within_s=ENDS_WITHIN_S)
             release()
         # Where SIGTERM has no handler, the rank ends here, at its exact place. Ray's worker ends
         # only once all that it asked for is answered, and the held rank asks to go on.
-        elif self.lets_go_first and not all(
-            world.worker_is_gone(one, within_s=ENDS_WITHIN_S) for one in targets
+        elif self.releases_worker_itself and not all(
+            world.await_worker_end(worker, within_s=ENDS_WITHIN_S) for worker in targets
         ):
             release()
-        outcomes = [self._proof(world, one) for one in targets]
-        bad = [outcome for outcome in outcomes if outcome.status != "ok"]
-        if bad:
-            return bad[0]
-        words = ", ".join(outcome.detail for outcome in outcomes)
-        hit = sum(map(len, below))
-        return Outcome("ok", f"{words}; {hit} below got it, too" if hit else words)
+        outcomes = [self._prove_end(world, worker) for worker in targets]
+        failed_outcomes = [outcome for outcome in outcomes if outcome.status != "ok"]
+        if failed_outcomes:
+            return failed_outcomes[0]
+        details = ", ".join(outcome.detail for outcome in outcomes)
+        signalled_count = sum(map(len, descendants))
+        return Outcome(
+            "ok", f"{details}; {signalled_count} below got it, too" if signalled_count else details
+        )
 
-    def _below(self, world: World, target: Target) -> list[Target]:
+    def _find_descendants(self, world: World, target: Target) -> list[Target]:
         """Return the processes that a worker started, if the signal goes to them as well."""
         if self.to == "process":
             return []
-        return [replace(target, pid=pid) for pid in world.processes_below(target)]
+        return [replace(target, pid=pid) for pid in world.list_descendants(target)]
 
     def _kill(self, world: World, target: Target, processes: Sequence[Target]) -> None:
         if self.via == "ray":
@@ -131,16 +135,16 @@ class KillWorker(Fault):
             with contextlib.suppress(ProcessLookupError):  # it may have ended with the worker
                 world.signal_worker(process, self.signal)
 
-    def _proof(self, world: World, target: Target) -> Outcome:
+    def _prove_end(self, world: World, target: Target) -> Outcome:
         name = f"pid {target.pid} of rank {target.rank}"
         # Landed is what was seen to end, and not what was sent: a process may ignore SIGTERM, and a
         # fault that did nothing must not make a verdict.
         if self.grace_s is None:
-            if world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
+            if world.await_worker_end(target, within_s=PROOF_WITHIN_S):
                 return Outcome("ok", f"{name} is gone")
             words = f"{name} still runs after {PROOF_WITHIN_S:g} s"
             return Outcome("fail", words, signal_sent=self.via == "signal")
-        if world.worker_is_gone(target, within_s=self.grace_s):
+        if world.await_worker_end(target, within_s=self.grace_s):
             return Outcome("ok", f"{name} is gone: SIGTERM ended it")
         return self._kill_after_grace(world, target, name)
 
@@ -149,13 +153,13 @@ class KillWorker(Fault):
             world.signal_worker(target, "KILL")
         except ProcessLookupError:  # it ended between our last look and the signal
             return Outcome("ok", f"{name} is gone: SIGTERM ended it")
-        if world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
+        if world.await_worker_end(target, within_s=PROOF_WITHIN_S):
             waited = f"it outlived SIGTERM by {self.grace_s:g} s, and SIGKILL ended it"
             return Outcome("ok", f"{name} is gone: {waited}")
         return Outcome("fail", f"{name} still runs after SIGTERM and SIGKILL", signal_sent=True)
 
     def __str__(self) -> str:
-        how = "ray.kill" if self.via == "ray" else f"SIG{self.signal}"
+        method = "ray.kill" if self.via == "ray" else f"SIG{self.signal}"
         grace = "" if self.grace_s is None else f", SIGKILL after {self.grace_s:g} s"
         tree = " to the tree" if self.to == "tree" else ""
-        return f"kill_worker ({how}{tree}{grace}{', all ranks' if self.ranks == 'all' else ''})"
+        return f"kill_worker ({method}{tree}{grace}{', all ranks' if self.ranks == 'all' else ''})"

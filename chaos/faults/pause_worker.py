@@ -2,8 +2,8 @@
 
 from pydantic import Field, NonNegativeInt
 
-from chaos.faults.base import SAFE, Between, Fault
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.base import SAFE, Fault, SecondsRange
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 5.0
 # Eleven days: longer than any run, which ends the wait.
@@ -21,7 +21,7 @@ class PauseWorker(Fault):
     ends_attempt = "perhaps"
     on_shared_cluster = SAFE
     needs = None
-    at_random = ({"for_s": Between(0.1, 0.5)},)
+    at_random = ({"for_s": SecondsRange(0.1, 0.5)},)
     sentence = "rank {rank} was paused {place}"
     stops_progress = True
 
@@ -32,23 +32,23 @@ class PauseWorker(Fault):
         default=None, description="the worker to stop; left out: the rank that the trigger names"
     )
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Stop the process while it is held; the gate opens on a stopped process."""
         del release
         world.signal_worker(target, "STOP")
         name = f"pid {target.pid} of rank {target.rank}"
-        if world.worker_is_stopped(target, within_s=PROOF_WITHIN_S):
+        if world.await_worker_stop(target, within_s=PROOF_WITHIN_S):
             return Outcome("ok", f"{name} is stopped")
         return Outcome("fail", f"{name} is not stopped after {PROOF_WITHIN_S:g} s")
 
     def heal(self, world: World, target: Target) -> str:
-        waited = world.let_pass(FOR_EVER_S if self.for_s is None else self.for_s)
-        when = f"after {self.for_s:g} s" if waited and self.for_s else "at the end of the run"
+        waited = world.wait_seconds(FOR_EVER_S if self.for_s is None else self.for_s)
+        time_text = f"after {self.for_s:g} s" if waited and self.for_s else "at the end of the run"
         try:
             world.signal_worker(target, "CONT")
         except ProcessLookupError:
-            return f"pid {target.pid} had ended {when}; there was nothing to heal"
-        return f"pid {target.pid} goes on {when}"
+            return f"pid {target.pid} had ended {time_text}; there was nothing to heal"
+        return f"pid {target.pid} goes on {time_text}"
 
     def __str__(self) -> str:
         return f"pause_worker ({'for ever' if self.for_s is None else f'{self.for_s:g} s'})"

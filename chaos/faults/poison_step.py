@@ -7,7 +7,7 @@ from pydantic import Field
 from chaos.faults.base import OrderedFault
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.raise_in_worker import RaiseInWorker
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 
 class PoisonStep(OrderedFault):
@@ -25,7 +25,7 @@ class PoisonStep(OrderedFault):
         default="kill", description="the process is killed, or the train function raises"
     )
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         if self.by == "kill":
             return KillWorker().inject(world, target, release)
         return RaiseInWorker(message="a poisoned step").inject(world, target, release)

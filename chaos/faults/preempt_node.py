@@ -4,9 +4,9 @@ from typing import ClassVar, Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt
 
-from chaos.faults.base import PLATFORMS, Between, Fault, SharedCluster
-from chaos.faults.kill_node import lost, taken_by_platform
-from chaos.faults.world import Outcome, Part, Release, Target, World
+from chaos.faults.base import PLATFORMS, Fault, SecondsRange, SharedCluster
+from chaos.faults.kill_node import prove_node_lost, reclaim_by_platform
+from chaos.faults.world import LauncherPart, Outcome, Target, WorkerRelease, World
 
 Reclaim: TypeAlias = Literal["on_time", "early", "late", "never"]
 
@@ -34,14 +34,14 @@ class PreemptNode(Fault):
     family = "node"
     ends_attempt = "always"
     on_shared_cluster = SharedCluster(
-        "costs a node", "Ray has no undrain, and the node may be lost", by=PLATFORMS
+        "costs a node", "Ray has no undrain, and the node may be lost", platforms=PLATFORMS
     )
     # A notice long enough for a poll of Ray's controller, short enough for a job of some seconds.
-    at_random = ({"notice_s": Between(0.2, 0.5)},)
+    at_random = ({"notice_s": SecondsRange(0.2, 0.5)},)
     sentence = "the node of rank {rank} was {fault.announced} {place} and {fault.reclaimed}"
-    whom = "the node of rank {rank}, and all that runs on it"
-    nodes_lost: ClassVar[int] = 1  # a drained node holds no worker again, though it may stay
-    lets_go_first = True
+    target_text = "the node of rank {rank}, and all that runs on it"
+    lost_node_count: ClassVar[int] = 1  # a drained node holds no worker again, though it may stay
+    releases_worker_itself = True
     is_announced = True
 
     notice_s: float = Field(ge=0, le=600, description="seconds between the notice and the deadline")
@@ -56,12 +56,12 @@ class PreemptNode(Fault):
     )
 
     @property
-    def needs(self) -> Part | None:  # type: ignore[override]
+    def needs(self) -> LauncherPart | None:  # type: ignore[override]
         """The cluster, if the node stays: an agent that was sent SIGTERM does not."""
         return "cluster" if self.reclaim == "never" else None
 
     @property
-    def refused_by_platform(self) -> str | None:
+    def platform_refusal(self) -> str | None:
         """The reason against another end than the deadline, which is the platform's own."""
         if self.reclaim == "on_time":
             return None
@@ -85,34 +85,34 @@ class PreemptNode(Fault):
         part = _PARTS.get(self.reclaim)
         return None if part is None else deadline_ns + int((part - 1) * self.notice_s * 1e9)
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Announce the loss while the worker is held, release it, and lose the node in time."""
-        outcome = taken_by_platform(world, target, release, notice_s=self.notice_s)
+        outcome = reclaim_by_platform(world, target, release, notice_s=self.notice_s)
         if outcome is not None:
             return outcome
         deadline_ns = world.give_notice(target.node_id, notice_s=self.notice_s)
         world.post_notice(target.node_id, deadline_ns=deadline_ns)
         release(deadline_ns)
         loss_ns = self.loss_ns(deadline_ns)
-        reached = world.wait_until(deadline_ns if loss_ns is None else loss_ns)
+        reached = world.wait_for_deadline(deadline_ns if loss_ns is None else loss_ns)
         # A cloud stops a machine when the deadline is over, not at the millisecond. Ray gives the
         # attempt up at the deadline by itself, and is let do so first.
         if reached and self.reclaim == "on_time" and self.notice_s:
-            world.failure_of(target, within_s=RULING_S)
-            reached = world.let_pass(0.0)
-        if not reached and world.node_is_dead(target.node_id, within_s=0.0):
-            return lost(world, target)  # torchrun's agent leaves before its deadline
+            world.wait_for_failure(target, within_s=RULING_S)
+            reached = world.wait_seconds(0.0)
+        if not reached and world.await_node_death(target.node_id, within_s=0.0):
+            return prove_node_lost(world, target)  # torchrun's agent leaves before its deadline
         if not reached:
             return Outcome("fail", "the job ended before the node's deadline; nothing was lost")
         if loss_ns is not None:
             world.lose_node(target.node_id)
-            return lost(world, target)
-        if world.node_is_dead(target.node_id, within_s=0.0):
+            return prove_node_lost(world, target)
+        if world.await_node_death(target.node_id, within_s=0.0):
             return Outcome("fail", f"node {target.node_id[:8]} was to stay, and is dead")
         return Outcome("ok", f"node {target.node_id[:8]} was announced to go, and stayed")
 
     def __str__(self) -> str:
-        when = {"on_time": "", "never": ", a false alarm"}.get(
+        loss_text = {"on_time": "", "never": ", a false alarm"}.get(
             self.reclaim, f", lost {self.reclaim}"
         )
-        return f"preempt_node ({self.notice_s:g} s notice{when})"
+        return f"preempt_node ({self.notice_s:g} s notice{loss_text})"

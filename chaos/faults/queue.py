@@ -11,5 +11,5 @@ class QueueFault(Fault):
     family = "control"
     needs = "queue"
     on_shared_cluster = SharedCluster("never", "only an operator of Slurm may do it")
-    whom = "the job"
+    target_text = "the job"
     rank: ClassVar[None] = None

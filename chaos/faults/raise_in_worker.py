@@ -6,7 +6,7 @@ from pydantic import Field, NonNegativeInt
 
 from chaos.faults.base import OrderedFault
 from chaos.faults.order import Raise
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 30.0
 ERROR = "InjectedError"
@@ -41,20 +41,23 @@ class RaiseInWorker(OrderedFault):
     def only_attempts(self) -> tuple[int, ...] | None:
         return self.attempts
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         release(order=Raise(self.message))
-        errors = world.failure_of(target, within_s=PROOF_WITHIN_S)
-        who = f"rank {target.rank}"
+        errors = world.wait_for_failure(target, within_s=PROOF_WITHIN_S)
+        rank_text = f"rank {target.rank}"
         if errors is None:
             words = (
-                f"{who} was ordered to raise, and no failure of attempt {target.attempt} followed"
+                f"{rank_text} was ordered to raise, and no failure of attempt "
+                f"{target.attempt} followed"
             )
             return Outcome("fail", f"{words}: was the exception caught?")
-        named = [rank for rank, error in sorted(errors.items()) if ERROR in error]
-        if not named:
-            return Outcome("info", f"{who} was ordered to raise, and another error was recorded")
-        where = " and ".join(f"rank {rank}" for rank in named)
-        return Outcome("ok", f"{ERROR} of {where} was recorded")
+        raising_ranks = [rank for rank, error in sorted(errors.items()) if ERROR in error]
+        if not raising_ranks:
+            return Outcome(
+                "info", f"{rank_text} was ordered to raise, and another error was recorded"
+            )
+        ranks_text = " and ".join(f"rank {rank}" for rank in raising_ranks)
+        return Outcome("ok", f"{ERROR} of {ranks_text} was recorded")
 
     def __str__(self) -> str:
         return f"raise_in_worker{' (all ranks)' if self.ranks == 'all' else ''}"

@@ -2,7 +2,7 @@
 
 from chaos.faults.base import SharedCluster
 from chaos.faults.queue import QueueFault
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 # The least time limit is a minute, and Slurm 22.05 looks for jobs beyond theirs every 30 s.
 ENDS_WITHIN_S = 120.0
@@ -22,15 +22,15 @@ class ReachTimeLimit(QueueFault):
     )
     sentence = "the job came to its time limit {place}"
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Hold the worker at its place until the limit is over."""
         name = f"pid {target.pid} of rank {target.rank}"
-        if not world.queue().time_out(within_s=ENDS_WITHIN_S):
+        if not world.queue().reach_time_limit(within_s=ENDS_WITHIN_S):
             return Outcome(
                 "fail", f"the job still runs {ENDS_WITHIN_S:g} s after its limit was set"
             )
         release()
-        if world.worker_is_gone(target, within_s=ENDS_WITHIN_S):
+        if world.await_worker_end(target, within_s=ENDS_WITHIN_S):
             return Outcome("ok", f"the time limit is over, and {name} is gone")
         return Outcome("fail", f"{name} still runs after the job's time limit")
 

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from chaos.faults.base import SAFE
 from chaos.faults.queue import QueueFault
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 60.0  # Slurm's KillWait is 30 s, unless a site says otherwise
 SEEN_S = 1.0  # for which the failed start can be looked at
@@ -34,39 +34,41 @@ class RequeueJob(QueueFault):
         default=False, description="the prolog of its next start fails, and drains the node"
     )
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Requeue the job while a worker is held, and let it handle the signal."""
         queue = world.queue()
         if self.prolog_fails:
             queue.fail_prolog()
         queue.requeue(is_held=self.held_s > 0)
         # A worker without a handler ends at its place; one that has one goes on to its end.
-        is_gone = world.worker_is_gone(target, within_s=ENDS_WITHIN_S)
+        is_gone = world.await_worker_end(target, within_s=ENDS_WITHIN_S)
         release()
-        is_gone = is_gone or world.worker_is_gone(target, within_s=PROOF_WITHIN_S)
+        is_gone = is_gone or world.await_worker_end(target, within_s=PROOF_WITHIN_S)
         if self.held_s:
-            world.let_pass(self.held_s)
+            world.wait_seconds(self.held_s)
             queue.release()
         name = f"pid {target.pid} of rank {target.rank}"
         if not is_gone:
-            late = f"{name} still runs {PROOF_WITHIN_S:g} s after the job was requeued"
-            return Outcome("fail", late)
-        gone = f"the job was requeued, and {name} is gone"
-        return self._drained(world, gone) if self.prolog_fails else Outcome("ok", gone)
+            late_text = f"{name} still runs {PROOF_WITHIN_S:g} s after the job was requeued"
+            return Outcome("fail", late_text)
+        gone_text = f"the job was requeued, and {name} is gone"
+        return self._undo_drain(world, gone_text) if self.prolog_fails else Outcome("ok", gone_text)
 
-    def _drained(self, world: World, so_far: str) -> Outcome:
+    def _undo_drain(self, world: World, requeue_text: str) -> Outcome:
         """Wait for the prolog that fails, and undo what Slurm does then."""
         queue = world.queue()
-        node = queue.drained(within_s=PROOF_WITHIN_S)
+        node = queue.wait_for_drain(within_s=PROOF_WITHIN_S)
         if node is None:
-            late = f"no node was drained within {PROOF_WITHIN_S:g} s"
-            return Outcome("fail", f"{so_far}; {late}")
-        world.let_pass(SEEN_S)
+            late_text = f"no node was drained within {PROOF_WITHIN_S:g} s"
+            return Outcome("fail", f"{requeue_text}; {late_text}")
+        world.wait_seconds(SEEN_S)
         queue.repair(node)
         queue.release()
-        return Outcome("ok", f"{so_far}; then its prolog failed, and {node} was drained")
+        return Outcome("ok", f"{requeue_text}; then its prolog failed, and {node} was drained")
 
     def __str__(self) -> str:
-        held = f"held for {self.held_s:g} s" if self.held_s else ""
-        how = ", ".join(filter(None, (held, "its prolog fails" if self.prolog_fails else "")))
-        return f"requeue_job ({how})" if how else "requeue_job"
+        hold_text = f"held for {self.held_s:g} s" if self.held_s else ""
+        settings = ", ".join(
+            filter(None, (hold_text, "its prolog fails" if self.prolog_fails else ""))
+        )
+        return f"requeue_job ({settings})" if settings else "requeue_job"

@@ -3,9 +3,9 @@
 from pydantic import Field
 
 from chaos.faults.queue import QueueFault
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
-PROOF_WITHIN_S = 30.0
+ANSWER_TIMEOUT_S = 30.0
 
 
 class RestartSlurmctld(QueueFault):
@@ -18,22 +18,24 @@ class RestartSlurmctld(QueueFault):
 
     ends_attempt = "never"
     sentence = "slurmctld was restarted {place}"
-    whom = "slurmctld"
-    lets_go_first = True
+    target_text = "slurmctld"
+    releases_worker_itself = True
 
     down_s: float = Field(default=1.0, ge=0, le=50, description="seconds until the next one starts")
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """End it while a worker is held, let training go on, and start the next one in time."""
         del target
         queue = world.queue()
-        ended = queue.stop()
+        ended_pid = queue.stop_daemon()
         release(None)
-        world.let_pass(self.down_s)  # if the run ends meanwhile, it is started at once
-        started = queue.start(within_s=PROOF_WITHIN_S)
-        if started is None:
-            return Outcome("info", f"slurmctld {ended} has ended, and none answers in its place")
-        return Outcome("ok", f"slurmctld {ended} is gone, and slurmctld {started} answers")
+        world.wait_seconds(self.down_s)  # if the run ends meanwhile, it is started at once
+        started_pid = queue.start_daemon(within_s=ANSWER_TIMEOUT_S)
+        if started_pid is None:
+            return Outcome(
+                "info", f"slurmctld {ended_pid} has ended, and none answers in its place"
+            )
+        return Outcome("ok", f"slurmctld {ended_pid} is gone, and slurmctld {started_pid} answers")
 
     def __str__(self) -> str:
         return f"restart_slurmctld (down for {self.down_s:g} s)"

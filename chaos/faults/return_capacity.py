@@ -5,7 +5,7 @@ from typing import ClassVar
 from pydantic import Field, PositiveInt
 
 from chaos.faults.base import Fault, SharedCluster
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 60.0
 
@@ -22,8 +22,8 @@ class ReturnCapacity(Fault):
     needs = None
     on_shared_cluster = SharedCluster("never", "chaos starts no nodes there")
     sentence = "new nodes ({fault.nodes}) were added {place}"
-    whom = "nobody"
-    lets_go_first = True
+    target_text = "nobody"
+    releases_worker_itself = True
 
     rank: ClassVar[None] = None
     nodes: PositiveInt
@@ -40,24 +40,26 @@ class ReturnCapacity(Fault):
     def nodes_added(self) -> int:
         return self.nodes
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Release the worker, unless it is to wait, and add the nodes when it is time."""
         del target
         if not self.hold:
             release(None)
-        if not world.let_pass(self.after_s):
+        if not world.wait_seconds(self.after_s):
             return Outcome("fail", "the job ended before the nodes were to come")
-        return joined(world, self.nodes)
+        return add_nodes(world, self.nodes)
 
     def __str__(self) -> str:
-        when = f", after {self.after_s:g} s" if self.after_s else ""
-        held = ", training held until they are there" if self.hold else ""
-        return f"return_capacity ({self.nodes} nodes{when}{held})"
+        delay_text = f", after {self.after_s:g} s" if self.after_s else ""
+        hold_text = ", training held until they are there" if self.hold else ""
+        return f"return_capacity ({self.nodes} nodes{delay_text}{hold_text})"
 
 
-def joined(world: World, count: int) -> Outcome:
+def add_nodes(world: World, count: int) -> Outcome:
     """Add nodes, and return the outcome `ok` if the cluster counts them as alive."""
-    came = world.add_nodes(count, within_s=PROOF_WITHIN_S)
-    if len(came) < count:
-        return Outcome("fail", f"{len(came)} of {count} nodes came within {PROOF_WITHIN_S:g} s")
-    return Outcome("ok", f"joined: node {', '.join(node_id[:8] for node_id in came)}")
+    joined_nodes = world.add_nodes(count, within_s=PROOF_WITHIN_S)
+    if len(joined_nodes) < count:
+        return Outcome(
+            "fail", f"{len(joined_nodes)} of {count} nodes came within {PROOF_WITHIN_S:g} s"
+        )
+    return Outcome("ok", f"joined: node {', '.join(node_id[:8] for node_id in joined_nodes)}")

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from chaos.faults.base import SAFE
 from chaos.faults.queue import QueueFault
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 5.0
 
@@ -22,7 +22,7 @@ class SignalJob(QueueFault):
     ends_attempt = "perhaps"
     on_shared_cluster = SAFE
     sentence = "{fault.to_whom} was sent SIG{fault.signal} {place}"
-    lets_go_first = True
+    releases_worker_itself = True
 
     signal: Literal["USR1", "USR2", "TERM", "HUP", "INT"] = "USR1"
     to: Literal["steps", "batch"] = Field(
@@ -34,7 +34,7 @@ class SignalJob(QueueFault):
         """The receiver, as part of a sentence."""
         return "the batch shell" if self.to == "batch" else "each task of the job"
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Send the signal while a worker is held, and let training go on."""
         del target
         is_sent = world.queue().signal(

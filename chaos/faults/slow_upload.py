@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from chaos.faults.base import Between
+from chaos.faults.base import SecondsRange
 from chaos.faults.storage import StorageFault
 
 
@@ -18,7 +18,7 @@ class SlowUpload(StorageFault):
     own_objects = "also"
 
     ends_attempt = "never"
-    at_random = ({"delay_s": Between(0.1, 0.5)},)
+    at_random = ({"delay_s": SecondsRange(0.1, 0.5)},)
     sentence = "an upload was slow"
 
     bytes_per_s: PositiveInt | None = Field(

@@ -4,9 +4,9 @@ from typing import Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from chaos.faults.base import Between, OrderedFault
+from chaos.faults.base import OrderedFault, SecondsRange
 from chaos.faults.order import Slow
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 60.0
 
@@ -19,7 +19,7 @@ class SlowWorker(OrderedFault):
     """
 
     ends_attempt = "never"
-    at_random = ({"delay_s": Between(0.01, 0.05), "steps": 5},)
+    at_random = ({"delay_s": SecondsRange(0.01, 0.05), "steps": 5},)
     sentence = "rank {rank} was slowed down {place}"
 
     factor: float | None = Field(
@@ -41,7 +41,7 @@ class SlowWorker(OrderedFault):
             raise ValueError("slow_worker needs either factor or delay_s")
         return self
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         order = Slow(delay_s=self.delay_s, factor=self.factor, steps=self.steps)
         release(order=order)
         if world.has_obeyed(order, within_s=PROOF_WITHIN_S):
@@ -49,5 +49,5 @@ class SlowWorker(OrderedFault):
         return Outcome("fail", f"rank {target.rank} made no step that could be delayed")
 
     def __str__(self) -> str:
-        by = f"x {self.factor:g}" if self.factor else f"{self.delay_s:g} s more a step"
-        return f"slow_worker ({by}{', all ranks' if self.ranks == 'all' else ''})"
+        pace = f"x {self.factor:g}" if self.factor else f"{self.delay_s:g} s more a step"
+        return f"slow_worker ({pace}{', all ranks' if self.ranks == 'all' else ''})"

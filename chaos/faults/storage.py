@@ -7,7 +7,7 @@ arms the fault, lets the held rank go on, and waits until the file system report
 from typing import ClassVar
 
 from chaos.faults.base import SAFE, Ends, Fault
-from chaos.faults.world import Outcome, Part, Release, Target, World
+from chaos.faults.world import LauncherPart, Outcome, Target, WorkerRelease, World
 
 
 class StorageFault(Fault):
@@ -16,9 +16,9 @@ class StorageFault(Fault):
     family = "storage"
     ends_attempt: ClassVar[Ends] = "perhaps"
     on_shared_cluster = SAFE
-    needs: ClassVar[Part | None] = "reports"
+    needs: ClassVar[LauncherPart | None] = "reports"
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Arm the fault for the target's rank while it is held, and wait for the effect.
 
         An effect that did not come before the run was over did no harm.

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from chaos.faults.queue import QueueFault
-from chaos.faults.world import Outcome, Release, Target, World
+from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 10.0
 
@@ -21,21 +21,21 @@ class SuspendJob(QueueFault):
 
     for_s: float = Field(default=3.0, gt=0, le=600, description="seconds until it is resumed")
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Suspend the job while a worker is held; the gate opens on a stopped process."""
         del release
         world.queue().suspend()
         name = f"pid {target.pid} of rank {target.rank}"
-        if world.worker_is_stopped(target, within_s=PROOF_WITHIN_S):
+        if world.await_worker_stop(target, within_s=PROOF_WITHIN_S):
             return Outcome("ok", f"the job is suspended, and {name} is stopped")
         return Outcome("fail", f"{name} is not stopped after {PROOF_WITHIN_S:g} s")
 
     def heal(self, world: World, target: Target) -> str:
         del target
-        waited = world.let_pass(self.for_s)
+        waited = world.wait_seconds(self.for_s)
         world.queue().resume()
-        when = f"after {self.for_s:g} s" if waited else "at the end of the run"
-        return f"the job was resumed {when}"
+        time_text = f"after {self.for_s:g} s" if waited else "at the end of the run"
+        return f"the job was resumed {time_text}"
 
     def __str__(self) -> str:
         return f"suspend_job ({self.for_s:g} s)"

@@ -16,7 +16,7 @@ class TornCheckpoint(StorageFault):
     """
 
     at_random = ({"worker_dies": True},)
-    for_own_files = "kill_worker at `moment: saving`"
+    own_file_fault = "kill_worker at `moment: saving`"
     sentence = "a checkpoint was cut in half"
 
     file: str = Field(

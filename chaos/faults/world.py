@@ -15,9 +15,9 @@ Status: TypeAlias = Literal["ok", "fail", "info"]
 #   driver   The script itself is the driver, and its end is that of the job.
 #   budget   It counts failures against a number of restarts, and gives up beyond it.
 #   queue    Jobs wait in it for nodes; one may be preempted, requeued, suspended or held there.
-Part: TypeAlias = Literal["reports", "cluster", "call", "driver", "budget", "queue"]
+LauncherPart: TypeAlias = Literal["reports", "cluster", "call", "driver", "budget", "queue"]
 #: Who has a part, where it is one launcher alone; the others are Ray Train's.
-WHO_HAS: dict[Part, str] = {"queue": "Slurm"}
+WHO_HAS: dict[LauncherPart, str] = {"queue": "Slurm"}
 
 
 class RefusedError(Exception):
@@ -49,7 +49,7 @@ class Outcome:
     signal_sent: bool = False
 
 
-class Release(Protocol):
+class WorkerRelease(Protocol):
     """The release of the held worker, once; without a call, it follows the injection."""
 
     def __call__(self, deadline_ns: int | None = None, *, order: Order | None = None) -> None:
@@ -61,7 +61,7 @@ class Release(Protocol):
 
 
 @runtime_checkable
-class Healed(Protocol):
+class HealableFault(Protocol):
     """A fault that is undone some time after it has landed, at the end of the run at the latest."""
 
     def heal(self, world: "World", target: Target) -> str:
@@ -80,7 +80,7 @@ class JobQueue(Protocol):
     def fail_prolog(self) -> None:
         """Make the next prolog fail, once."""
 
-    def drained(self, *, within_s: float) -> str | None:
+    def wait_for_drain(self, *, within_s: float) -> str | None:
         """Return the node that is drained as its prolog failed, with the job held; None if late."""
 
     def repair(self, node: str) -> None:
@@ -95,13 +95,13 @@ class JobQueue(Protocol):
     def signal(self, name: str, *, to_batch: bool, within_s: float) -> bool:
         """Send a signal to the job's steps, or to its batch shell alone; return whether it went."""
 
-    def time_out(self, *, within_s: float) -> bool:
+    def reach_time_limit(self, *, within_s: float) -> bool:
         """Shorten the job's time limit, and wait until the job is ended for it; return if it is."""
 
-    def stop(self) -> int:
+    def stop_daemon(self) -> int:
         """End the daemon that holds the queue, and wait for its end; return its pid."""
 
-    def start(self, *, within_s: float) -> int | None:
+    def start_daemon(self, *, within_s: float) -> int | None:
         """Start it again with its saved state; return its pid once it answers, None if late."""
 
 
@@ -121,28 +121,28 @@ class World(Protocol):
     def free_memory(self) -> int:
         """Return the number of free bytes of memory, of the machine or of its container."""
 
-    def blame_memory(self, target: Target) -> None:
+    def disguise_as_memory_kill(self, target: Target) -> None:
         """Record the target's coming end as one by Ray's memory monitor."""
 
-    def worker_is_gone(self, target: Target, *, within_s: float) -> bool:
+    def await_worker_end(self, target: Target, *, within_s: float) -> bool:
         """Wait until the target's process has ended; return whether it has."""
 
-    def processes_below(self, target: Target, *, name: str | None = None) -> list[int]:
+    def list_descendants(self, target: Target, *, name: str | None = None) -> list[int]:
         """Return the pids of the living processes below the target's, oldest first."""
 
-    def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:
+    def await_worker_stop(self, target: Target, *, within_s: float) -> bool:
         """Wait until the target's process is stopped by a signal; return whether it is."""
 
-    def group(self) -> Mapping[int, Target]:
+    def list_targets(self) -> Mapping[int, Target]:
         """Return the process that holds each rank now."""
 
-    def failure_of(self, target: Target, *, within_s: float) -> Mapping[int, str] | None:
+    def wait_for_failure(self, target: Target, *, within_s: float) -> Mapping[int, str] | None:
         """Wait until Ray has recorded that the target's attempt failed; return the errors."""
 
     def has_obeyed(self, order: Order, *, within_s: float) -> bool:
         """Wait until a worker reports that it carries out an order; return whether it does."""
 
-    def let_pass(self, seconds: float) -> bool:
+    def wait_seconds(self, seconds: float) -> bool:
         """Let time pass; return False where the run ended before it was over."""
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
@@ -151,7 +151,7 @@ class World(Protocol):
     def post_notice(self, node_id: str, *, deadline_ns: int) -> None:
         """Announce it by the platform's metadata service, too, where the run has one."""
 
-    def wait_until(self, deadline_ns: int) -> bool:
+    def wait_for_deadline(self, deadline_ns: int) -> bool:
         """Let time pass until a deadline (monotonic ns); return False if the run ended before."""
 
     def lose_node(
@@ -163,14 +163,14 @@ class World(Protocol):
         node which its processes had written and not synced.
         """
 
-    def reclaim_node(self, node_id: str, *, notice_s: float, release: Release) -> bool | None:
+    def reclaim_node(self, node_id: str, *, notice_s: float, release: WorkerRelease) -> bool | None:
         """Announce the loss of a node and take it, by its platform; return whether it is gone.
 
         None, and nothing done, where the run has no platform; False where the run ended before.
         `release` is called with the deadline that the cluster itself has announced, if any.
         """
 
-    def taken_by(self, node_id: str) -> str | None:
+    def describe_taker(self, node_id: str) -> str | None:
         """Return in words which platform took a node, and by which adaptor; None if none did."""
 
     def terminate_node(self, node_id: str, *, drains_s: float) -> int:
@@ -194,13 +194,13 @@ class World(Protocol):
     def cut_off_node(self, node_id: str, *, for_s: float) -> None:
         """Take a node's network down; it comes back by itself after `for_s`."""
 
-    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
+    def await_node_silence(self, node_id: str, *, within_s: float) -> bool:
         """Wait until a node's address does not answer; return whether that is so."""
 
-    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
+    def await_node_return(self, node_id: str, *, within_s: float) -> bool:
         """Wait until a node's address answers again; return whether it does."""
 
-    def joined_nodes(self) -> list[str]:
+    def list_worker_nodes(self) -> list[str]:
         """Return every node of the run that could hold workers, lost ones too, oldest first."""
 
     def idle_nodes(self) -> list[str]:
@@ -218,8 +218,8 @@ class World(Protocol):
     def start_driver(self, *, within_s: float) -> int | None:
         """Start the user's script once more; return the new driver's pid, None if it came late."""
 
-    def driver_settles(self, pid: int, *, after: int, within_s: float) -> str | None:
-        """Wait until a driver has ended, or an attempt after `after` has made a step.
+    def wait_for_driver(self, pid: int, *, attempt: int, within_s: float) -> str | None:
+        """Wait until a driver has ended, or an attempt after `attempt` has made a step.
 
         Returns which of them, in words; None if neither came in time.
         """
@@ -245,7 +245,7 @@ class World(Protocol):
     def start_gcs(self, *, within_s: float) -> int | None:
         """Start it again with its stored state; return its pid once it answers, None if late."""
 
-    def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
+    def await_node_death(self, node_id: str, *, within_s: float) -> bool:
         """Wait until the cluster itself counts the node as dead; return whether it does."""
 
     def arm_storage(self, target: Target) -> None:

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from chaos.guard.judge import SHOWN_AFTER
-from chaos.guard.records import Finding
-from chaos.guard.steps import Replay
+from chaos.guard.records import GuardFinding
+from chaos.guard.steps import RepeatedSteps
 
 #: optimizers whose parts a finding is of; without any it is of all of them
-Provable = Mapping[Finding, tuple[str, ...]]
+Provable = Mapping[GuardFinding, tuple[str, ...]]
 
 
 class Consequences:
@@ -22,51 +22,57 @@ class Consequences:
 
     def __init__(self, provable: Provable) -> None:
         #: findings that the next steps may outvote, or show to stand
-        self.open: dict[Finding, tuple[str, ...]] = dict(provable)
+        self.undecided_findings: dict[GuardFinding, tuple[str, ...]] = dict(provable)
         #: findings that they have outvoted, so far
-        self.outvoted: dict[Finding, tuple[str, ...]] = {}
+        self.harmless_findings: dict[GuardFinding, tuple[str, ...]] = {}
         self._moves: list[tuple[int, str]] = []
 
     def __bool__(self) -> bool:
         """Return whether the next step may change what a finding comes to."""
-        return bool(self.open or self.outvoted)
+        return bool(self.undecided_findings or self.harmless_findings)
 
     def add_move(self, step: int, optimizer: str) -> None:
         """Take a step of an optimizer, by its name in the state."""
         self._moves.append((step, optimizer))
 
-    def decide(self, replay: Replay, *, is_done: bool = False) -> list[Finding]:
+    def decide(self, replay: RepeatedSteps, *, is_done: bool = False) -> list[GuardFinding]:
         """Return the findings that the steps made again have shown to stand since the last call.
 
         `is_done`: no more steps will be looked at.
         """
-        if replay.differs is not None:  # it may show later, as in weights that are seldom used
-            standing = [*self.open, *self.outvoted]
-            self.open, self.outvoted = {}, {}
-            return standing
-        for finding, optimizers in [*self.open.items()]:
-            if self._has_shown(finding, optimizers, replay.equal_until):
-                self.outvoted[finding] = self.open.pop(finding)
+        if (
+            replay.first_difference is not None
+        ):  # it may show later, as in weights that are seldom used
+            confirmed_findings = [*self.undecided_findings, *self.harmless_findings]
+            self.undecided_findings, self.harmless_findings = {}, {}
+            return confirmed_findings
+        for finding, optimizers in [*self.undecided_findings.items()]:
+            if self._must_show(finding, optimizers, replay.last_equal_step):
+                self.harmless_findings[finding] = self.undecided_findings.pop(finding)
         if replay.is_unfinished and not is_done:
             return []
-        standing, self.open = [*self.open], {}
-        return standing
+        confirmed_findings, self.undecided_findings = [*self.undecided_findings], {}
+        return confirmed_findings
 
-    def describe(self, findings: Iterable[Finding]) -> list[Finding]:
+    def describe(self, findings: Iterable[GuardFinding]) -> list[GuardFinding]:
         """Return findings with those that were outvoted as notices."""
         return [
-            _without_consequence(finding) if finding in self.outvoted else finding
+            _mark_harmless(finding) if finding in self.harmless_findings else finding
             for finding in findings
         ]
 
-    def _has_shown(self, finding: Finding, optimizers: tuple[str, ...], until: int) -> bool:
+    def _must_show(
+        self, finding: GuardFinding, optimizers: tuple[str, ...], step_limit: int
+    ) -> bool:
         """Return whether a loss up to a step must be another one if the part matters."""
-        moves = [optimizer for step, optimizer in self._moves if step < until]
-        needed = SHOWN_AFTER.get(finding.group or "", max(SHOWN_AFTER.values()))
-        every = optimizers or tuple({optimizer for _, optimizer in self._moves})
-        return bool(every) and all(moves.count(optimizer) >= needed for optimizer in every)
+        stepped_optimizers = [optimizer for step, optimizer in self._moves if step < step_limit]
+        needed_steps = SHOWN_AFTER.get(finding.group or "", max(SHOWN_AFTER.values()))
+        involved_optimizers = optimizers or tuple({optimizer for _, optimizer in self._moves})
+        return bool(involved_optimizers) and all(
+            stepped_optimizers.count(optimizer) >= needed_steps for optimizer in involved_optimizers
+        )
 
 
-def _without_consequence(finding: Finding) -> Finding:
+def _mark_harmless(finding: GuardFinding) -> GuardFinding:
     text = f"{finding.text}; the steps made again have the same losses: no consequence was seen"
     return msgspec.structs.replace(finding, level="notice", kind="latent", text=text)

@@ -16,33 +16,35 @@ HASHED_MAX = 4096  # tensors of a file
 
 
 @dataclass(frozen=True)
-class Content:
+class TensorContent:
     """The tensors of an object, and whether an optimizer's state is among them."""
 
     tensors: tuple[Any, ...]
     has_optimizer: bool
 
     @property
-    def elements(self) -> int:
+    def element_count(self) -> int:
         return sum(tensor.numel() for tensor in self.tensors)
 
 
-def content_of(value: Any) -> Content:  # whatever `torch.save` is given, or `torch.load` returns
+def collect_tensors(
+    value: Any,
+) -> TensorContent:  # whatever `torch.save` is given, or `torch.load` returns
     """Return the tensors in nested mappings, sequences and modules."""
     import torch
 
     tensors: dict[int, Any] = {}
     has_optimizer = False
-    waiting: list[tuple[Any, int]] = [(value, 0)]
-    while waiting and len(tensors) <= HASHED_MAX:
-        one, depth = waiting.pop()
-        if isinstance(one, torch.Tensor):
-            tensors[id(one)] = one
+    stack: list[tuple[Any, int]] = [(value, 0)]
+    while stack and len(tensors) <= HASHED_MAX:
+        item, depth = stack.pop()
+        if isinstance(item, torch.Tensor):
+            tensors[id(item)] = item
         elif depth <= DEPTH_MAX:
-            members = _members(one)
-            has_optimizer |= isinstance(one, Mapping) and {"state", "param_groups"} <= set(one)
-            waiting.extend((member, depth + 1) for member in members)
-    return Content(tuple(tensors.values()), has_optimizer)
+            members = _members(item)
+            has_optimizer |= isinstance(item, Mapping) and {"state", "param_groups"} <= set(item)
+            stack.extend((member, depth + 1) for member in members)
+    return TensorContent(tuple(tensors.values()), has_optimizer)
 
 
 def _members(value: Any) -> Iterable[Any]:
@@ -58,7 +60,7 @@ def _members(value: Any) -> Iterable[Any]:
     return ()
 
 
-def hashes(tensors: Iterable[Any], dtypes: Iterable[Any] = ()) -> Iterator[tuple[int, str]]:
+def hash_tensors(tensors: Iterable[Any], dtypes: Iterable[Any] = ()) -> Iterator[tuple[int, str]]:
     """Yield a tensor's number and hash, once as it is and once in each other float type."""
     for number, tensor in enumerate(tensors):
         yield number, _hash(tensor, None)
@@ -86,30 +88,32 @@ def is_dense(tensor: Any) -> bool:  # a torch.Tensor
     return is_strided and not hasattr(tensor, "placements") and not tensor.is_meta
 
 
-def of_safetensors(path: Path) -> Any:  # its tensors by name, which are not read yet
+def load_safetensors(path: Path) -> Any:  # its tensors by name, which are not read yet
     """Return the content of a file of safetensors; None of any other file."""
     if path.suffix != ".safetensors":
         return None
     from safetensors import safe_open
 
-    opened = getattr(safe_open, "__wrapped__", safe_open)
-    with opened(path, framework="pt") as file:
+    open_file = getattr(safe_open, "__wrapped__", safe_open)
+    with open_file(path, framework="pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
 
 
-def held_in(content: Content, trained: Iterable[Any]) -> dict[int, str]:
+def match_tensors(content: TensorContent, trained: Iterable[Any]) -> dict[int, str]:
     """Return the hashes by which an object holds trained tensors, by the number of each.
 
     They may be there in another float type.
     """
-    dense = [tensor for tensor in content.tensors if is_dense(tensor)]
-    own = list(trained)
-    known: dict[int, str] = {}
-    if not all(map(is_dense, own)) or {t.shape for t in own}.isdisjoint(t.shape for t in dense):
-        return known
-    there = {found for _, found in hashes(dense)}
-    floats = {tensor.dtype for tensor in dense if tensor.is_floating_point()}
-    for number, found in hashes(own, floats):
-        if found in there:
-            known.setdefault(number, found)
-    return known
+    dense_tensors = [tensor for tensor in content.tensors if is_dense(tensor)]
+    trained_tensors = list(trained)
+    hash_by_number: dict[int, str] = {}
+    if not all(map(is_dense, trained_tensors)) or {t.shape for t in trained_tensors}.isdisjoint(
+        t.shape for t in dense_tensors
+    ):
+        return hash_by_number
+    saved_hashes = {digest for _, digest in hash_tensors(dense_tensors)}
+    float_types = {tensor.dtype for tensor in dense_tensors if tensor.is_floating_point()}
+    for number, digest in hash_tensors(trained_tensors, float_types):
+        if digest in saved_hashes:
+            hash_by_number.setdefault(number, digest)
+    return hash_by_number

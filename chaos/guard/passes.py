@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from chaos.check.trained_again import SAMPLES_MIN
-from chaos.guard.records import Finding, Step
-from chaos.guard.steps import samples_of
+from chaos.guard.records import GuardFinding, RankStep
+from chaos.guard.steps import split_samples
 
 WHOLE_MIN = 2  # passes that have to be the same
 
@@ -19,14 +19,18 @@ WHOLE_MIN = 2  # passes that have to be the same
 ByStep = Mapping[int, Sequence[str]]
 
 
-def by_step(of_ranks: Sequence[Sequence[Step]]) -> ByStep:
+def group_samples(rank_steps: Sequence[Sequence[RankStep]]) -> ByStep:
     """Return the samples of all ranks in each step that every rank has a record of."""
-    own = [{step.number: samples_of(step) for step in steps} for steps in of_ranks]
-    common = set[int].intersection(*(set(steps) for steps in own)) if own else set[int]()
+    rank_samples = [{step.number: split_samples(step) for step in steps} for steps in rank_steps]
+    common_steps = (
+        set[int].intersection(*(set(steps) for steps in rank_samples))
+        if rank_samples
+        else set[int]()
+    )
     return {
-        number: [one for steps in own for one in steps[number]]
-        for number in sorted(common)
-        if all(steps[number] for steps in own)
+        number: [sample for steps in rank_samples for sample in steps[number]]
+        for number in sorted(common_steps)
+        if all(steps[number] for steps in rank_samples)
     }
 
 
@@ -37,87 +41,97 @@ class _Pass:
     #: of a whole pass
     samples: frozenset[str]
     #: up to the save, and in the steps after it that were lost
-    trained: frozenset[str]
-    lost: frozenset[str]
+    trained_samples: frozenset[str]
+    lost_samples: frozenset[str]
 
 
-def pass_findings(old: ByStep, new: ByStep, save: int) -> Iterator[Finding]:
+def find_pass_defects(
+    old_samples: ByStep, new_samples: ByStep, save_step: int
+) -> Iterator[GuardFinding]:
     """Yield that samples were left out of the pass in which a save was made, once that is over.
 
-    `old` are the steps of the start that made it, `new` those of the restart. A pass is over with
-    the first step that has a sample of it once more.
+    `old_samples` are those of the start that made it, `new_samples` those of the restart. A pass is
+    over with the first step that has a sample of it once more.
     """
-    known = _pass_of(old, save)
-    seen = set[str]()
-    number = save + 1
-    while known is not None and number in new:
-        own = new[number]
-        if not known.samples.issuperset(own):
+    current_pass = _find_pass(old_samples, save_step)
+    trained_samples = set[str]()
+    number = save_step + 1
+    while current_pass is not None and number in new_samples:
+        step_samples = new_samples[number]
+        if not current_pass.samples.issuperset(step_samples):
             return  # another part of the data
-        if not (known.trained | seen).isdisjoint(own):
-            yield _left_out(known, seen, number)
+        if not (current_pass.trained_samples | trained_samples).isdisjoint(step_samples):
+            yield _describe_omission(current_pass, trained_samples, number)
             return
-        seen.update(own)
-        if len(known.trained) + len(seen) == len(known.samples):
+        trained_samples.update(step_samples)
+        if len(current_pass.trained_samples) + len(trained_samples) == len(current_pass.samples):
             return
         number += 1
 
 
-def _left_out(known: _Pass, seen: set[str], number: int) -> Finding:
+def _describe_omission(current_pass: _Pass, trained_samples: set[str], step: int) -> GuardFinding:
     """Return that a pass was over, with a step, before all of its samples were trained.
 
     If those that are missing were all trained in steps that were lost, the data went on where the
     start before had ended, and not where its save was. Else the pass may have been begun anew, as
     some jobs mean to: it looks like the next one.
     """
-    missing = known.samples - known.trained - seen
-    of = f"{len(missing)} of the {len(known.samples)} samples that each pass before had"
-    if seen and missing <= known.lost:
-        return Finding(
+    missing = current_pass.samples - current_pass.trained_samples - trained_samples
+    missing_text = (
+        f"{len(missing)} of the {len(current_pass.samples)} samples that each pass before had"
+    )
+    if trained_samples and missing <= current_pass.lost_samples:
+        return GuardFinding(
             "mismatch",
             "data",
-            f"data: {of} were not trained in the pass in which the save was made: steps after the "
+            f"data: {missing_text} were not trained in the pass in which the save was made: steps "
+            "after the "
             "save had trained them, and these were lost",
         )
-    return Finding(
+    return GuardFinding(
         "notice",
         "data",
-        f"data: step {number} trains samples once more in the pass in which the save was made, "
-        f"before {of} were trained in it",
+        f"data: step {step} trains samples once more in the pass in which the save was made, "
+        f"before {missing_text} were trained in it",
     )
 
 
-def _pass_of(old: ByStep, save: int) -> _Pass | None:
+def _find_pass(old_samples: ByStep, save_step: int) -> _Pass | None:
     """Return the pass that a save lies in; None if passes are not seen to be all the same."""
-    passes = _passes(old, save)
+    passes = _split_passes(old_samples, save_step)
     if passes is None or len(passes) <= WHOLE_MIN:
         return None
-    *whole, current = passes
-    every = whole[0]
-    is_exact = all(one == every for one in whole) and current < every
-    if not is_exact or len(current) < SAMPLES_MIN:
+    *whole_passes, current_samples = passes
+    pass_samples = whole_passes[0]
+    is_exact = (
+        all(whole_pass == pass_samples for whole_pass in whole_passes)
+        and current_samples < pass_samples
+    )
+    if not is_exact or len(current_samples) < SAMPLES_MIN:
         return None
-    lost = set[str]()
-    number = save + 1
-    while number in old and (current | lost).isdisjoint(old[number]):
-        lost.update(old[number])
+    lost_samples = set[str]()
+    number = save_step + 1
+    while number in old_samples and (current_samples | lost_samples).isdisjoint(
+        old_samples[number]
+    ):
+        lost_samples.update(old_samples[number])
         number += 1
-    if not lost <= every:
+    if not lost_samples <= pass_samples:
         return None
-    return _Pass(frozenset(every), frozenset(current), frozenset(lost))
+    return _Pass(frozenset(pass_samples), frozenset(current_samples), frozenset(lost_samples))
 
 
-def _passes(old: ByStep, last: int) -> list[set[str]] | None:
+def _split_passes(old_samples: ByStep, last_step: int) -> list[set[str]] | None:
     """Return the samples of each pass up to a step; the last of them may have been going on.
 
     None if a step is not known, or has a sample twice.
     """
-    found: list[set[str]] = []
-    for number in range(min(old, default=last + 1), last + 1):
-        own = old.get(number, ())
-        if not own or len(set(own)) < len(own):
+    passes: list[set[str]] = []
+    for number in range(min(old_samples, default=last_step + 1), last_step + 1):
+        step_samples = old_samples.get(number, ())
+        if not step_samples or len(set(step_samples)) < len(step_samples):
             return None
-        if not found or not found[-1].isdisjoint(own):
-            found.append(set())
-        found[-1].update(own)
-    return found
+        if not passes or not passes[-1].isdisjoint(step_samples):
+            passes.append(set())
+        passes[-1].update(step_samples)
+    return passes

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from chaos.declared import GUARD_ENV
+from chaos.declaration import GUARD_ENV
 
 FOLDER = ".chaos-guard"
 COPIED = "chaos.guard.copied"  # the audit event of a save that is elsewhere from now on
@@ -20,11 +20,11 @@ ACCEPTABLE = (
     *("buffers", "gradients", "optimizer", "optimizer-settings", "schedule", "scaler"),
     *("averaged-model", "declared", "data", "older", "began-anew"),
 )
-_told: set[str] = set()
-_begun = False
+_reported_sites: set[str] = set()
+_is_guarded = False
 
 
-class Command(NamedTuple):
+class GuardedCommand(NamedTuple):
     """The command of a start, by which it is known whether it is of the same job."""
 
     words: tuple[str, ...]
@@ -32,30 +32,33 @@ class Command(NamedTuple):
     #: the folder of a run of Ray Train; empty for others
     run: str = ""
     #: the folder of the checkpoint that Ray gave the start; empty with none, None if not known
-    given: str | None = None
+    checkpoint: str | None = None
 
     @classmethod
-    def own(cls) -> Self:
+    def from_process(cls) -> Self:
         """Return that of this process."""
         return cls(tuple(sys.orig_argv), str(Path.cwd()))
 
 
-class Use(NamedTuple):
+class GuardPolicy(NamedTuple):
     """The use that is made of a finding."""
 
     stops: bool = False
     #: what is meant to be other after a restart, of `ACCEPTABLE`
-    accepted: frozenset[str] = frozenset()
+    accepted_subjects: frozenset[str] = frozenset()
 
     @classmethod
-    def asked(cls) -> Self:
+    def from_env(cls) -> Self:
         """Return what the environment asks for."""
         words = os.environ.get(ACCEPTS_ENV, "").split(",")
         return cls(os.environ.get(STOPS_ENV) == "1", frozenset(filter(None, words)))
 
     def variables(self) -> dict[str, str]:
         """Return the environment that asks for it."""
-        return {STOPS_ENV: str(int(self.stops)), ACCEPTS_ENV: ",".join(sorted(self.accepted))}
+        return {
+            STOPS_ENV: str(int(self.stops)),
+            ACCEPTS_ENV: ",".join(sorted(self.accepted_subjects)),
+        }
 
 
 def guard(
@@ -75,75 +78,79 @@ def guard(
     for word in accept:
         if isinstance(accept, str) or word not in ACCEPTABLE:
             raise ValueError(f"accept has some of {ACCEPTABLE}, and not {accept!r}")
-    place = os.fspath(folder)
-    place = place if "://" in place else str(Path(place).absolute())
-    begin(place, Use(on_mismatch == "stop", frozenset(accept)))
+    location = os.fspath(folder)
+    location = location if "://" in location else str(Path(location).absolute())
+    begin_guard(location, GuardPolicy(on_mismatch == "stop", frozenset(accept)))
 
 
 def watch_child() -> None:
     """Watch this process, as its environment asks for it."""
-    if place := os.environ[GUARD_ENV]:
-        begin(place, Use.asked())
+    if location := os.environ[GUARD_ENV]:
+        begin_guard(location, GuardPolicy.from_env())
 
 
-def begin(place: str, use: Use, command: Command | None = None) -> None:
+def begin_guard(location: str, policy: GuardPolicy, command: GuardedCommand | None = None) -> None:
     """Guard this process from now on; a second call does nothing. Raises nothing.
 
     `command` is the job's where that is another process's.
     """
-    global _begun  # noqa: PLW0603 - there is one process
-    if _begun:
+    global _is_guarded  # noqa: PLW0603 - there is one process
+    if _is_guarded:
         return
-    _begun = True
+    _is_guarded = True
     # Its children as well; and `chaos.declare` has an effect.
-    os.environ.update({GUARD_ENV: place} | use.variables())
-    if unknown := use.accepted.difference(ACCEPTABLE):
+    os.environ.update({GUARD_ENV: location} | policy.variables())
+    if unknown := policy.accepted_subjects.difference(ACCEPTABLE):
         words = ", ".join(sorted(unknown))
-        say(f"{ACCEPTS_ENV} has {words}, which accepts nothing; it has some of {ACCEPTABLE}")
+        write_line(f"{ACCEPTS_ENV} has {words}, which accepts nothing; it has some of {ACCEPTABLE}")
     if os.environ.get(COMMAND_ENV) == str(os.getpid()):
-        atexit.register(_guarded, partial(_report_no_step, place))
+        atexit.register(_call_safely, partial(_report_no_step, location))
     try:
-        from chaos.probe.imported import once_imported
+        from chaos.probe.import_hooks import call_after_import
 
-        once_imported({"torch"}, lambda _: _guarded(partial(_install, place, use, command)))
+        call_after_import(
+            {"torch"}, lambda _: _call_safely(partial(_install, location, policy, command))
+        )
     except Exception as error:  # noqa: BLE001 - training goes on
-        failed("start", error)
+        report_failure("start", error)
 
 
-def _install(place: str, use: Use, command: Command | None) -> None:
-    from chaos.guard.folder import Folder
+def _install(location: str, policy: GuardPolicy, command: GuardedCommand | None) -> None:
+    from chaos.guard.folder import GuardFolder
     from chaos.guard.watch import GuardedRank
 
-    rank = GuardedRank(Folder(place), use, command, failed=failed)
+    rank = GuardedRank(GuardFolder(location), policy, command, report_failure=report_failure)
     rank.install()
     pid = os.getpid()
-    atexit.register(lambda: _guarded(rank.ended) if os.getpid() == pid else None)
+    atexit.register(lambda: _call_safely(rank.finish) if os.getpid() == pid else None)
 
 
-def _report_no_step(place: str) -> None:
+def _report_no_step(location: str) -> None:
     """Report, as the command ends, that no start is recorded: boosted trees make none."""
-    from chaos.guard.folder import Folder
+    from chaos.guard.folder import GuardFolder
 
-    if not Folder(place).starts():
-        say("no optimizer of torch.optim made a step: a training without them is not watched")
+    if not GuardFolder(location).load_starts():
+        write_line(
+            "no optimizer of torch.optim made a step: a training without them is not watched"
+        )
 
 
-def _guarded(act: Callable[[], object]) -> None:
+def _call_safely(action: Callable[[], object]) -> None:
     try:
-        act()
+        action()
     except Exception as error:  # noqa: BLE001 - training goes on
-        failed("guard", error)
+        report_failure("guard", error)
 
 
-def failed(where: str, error: Exception) -> None:
+def report_failure(site: str, error: Exception) -> None:
     """Write, once for each place, that something was not seen; training goes on."""
-    if where in _told:
+    if site in _reported_sites:
         return
-    _told.add(where)
-    say(f"not watched ({where}): {type(error).__name__}: {error}")
+    _reported_sites.add(site)
+    write_line(f"not watched ({site}): {type(error).__name__}: {error}")
 
 
-def say(text: str) -> None:
+def write_line(text: str) -> None:
     """Write a line to the job's standard error."""
     # The descriptor itself: a job may have put something else in the place of `sys.stderr`.
     with suppress(OSError):

@@ -10,8 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from chaos.declared import GUARD_ENV
-from chaos.guard.process import COPIED, FOLDER, Command, Use, begin, failed
+from chaos.declaration import GUARD_ENV
+from chaos.guard.process import (
+    COPIED,
+    FOLDER,
+    GuardedCommand,
+    GuardPolicy,
+    begin_guard,
+    report_failure,
+)
 from chaos.launch.raytrain import compat
 
 _BASES: Any = compat.callback_bases()
@@ -21,9 +28,9 @@ class RayCallback(*_BASES):  # type: ignore[misc]
     """Ray makes it in the driver, pickles it into the controller and from there into workers."""
 
     def __init__(self) -> None:
-        self._place = os.environ.get(GUARD_ENV)
-        self._use = Use.asked()
-        self._command = Command.own()
+        self._location = os.environ.get(GUARD_ENV)
+        self._policy = GuardPolicy.from_env()
+        self._command = GuardedCommand.from_process()
 
     def after_controller_start(self, train_run_context: Any) -> None:
         try:
@@ -32,20 +39,24 @@ class RayCallback(*_BASES):  # type: ignore[misc]
             # The driver's: those of workers have ports and tokens, which differ at each start. By
             # the same command another run is another job: Ray gives it no save of this one.
             self._command = self._command._replace(run=run)
-            if self._place is None and compat.is_local(config.storage_context.storage_filesystem):
-                self._place = str(Path(run) / FOLDER)
+            if self._location is None and compat.is_local(
+                config.storage_context.storage_filesystem
+            ):
+                self._location = str(Path(run) / FOLDER)
         except Exception as error:  # noqa: BLE001 - training goes on
-            failed("run folder", error)
+            report_failure("run folder", error)
 
     def after_init_train_context(self) -> None:
-        if self._place is None:
-            failed("folder", ValueError(f"set {GUARD_ENV} in the driver's environment"))
+        if self._location is None:
+            report_failure("folder", ValueError(f"set {GUARD_ENV} in the driver's environment"))
             return
         command = self._command
         try:
-            given = compat.handed_checkpoint()
-            command = command._replace(given=f"{command.run}/{given}" if given else "")
+            checkpoint = compat.starting_checkpoint()
+            command = command._replace(
+                checkpoint=f"{command.run}/{checkpoint}" if checkpoint else ""
+            )
             compat.watch_persisted(partial(sys.audit, COPIED))
         except Exception as error:  # noqa: BLE001 - training goes on
-            failed("checkpoints of Ray Train", error)
-        begin(self._place, self._use, command)
+            report_failure("checkpoints of Ray Train", error)
+        begin_guard(self._location, self._policy, command)

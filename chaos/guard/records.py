@@ -11,7 +11,7 @@ Level: TypeAlias = Literal["mismatch", "notice", "accepted"]
 Files: TypeAlias = dict[str, tuple[int, int]]
 
 
-class Save(msgspec.Struct, frozen=True, kw_only=True):
+class RankSave(msgspec.Struct, frozen=True, kw_only=True):
     """One save of a rank, with the state that went into it."""
 
     start: int
@@ -37,13 +37,13 @@ class Save(msgspec.Struct, frozen=True, kw_only=True):
     losses: tuple[float, ...] = ()
 
 
-class Step(msgspec.Struct, frozen=True, array_like=True):
+class RankStep(msgspec.Struct, frozen=True, array_like=True):
     """One optimizer step of a rank."""
 
     number: int
     #: of the last `backward()` before it; None if there was none, or it was no finite number
     loss: float | None
-    #: a digest of all inputs of the step, keyed (see `steps.salted`); empty if there were none
+    #: a digest of all inputs of the step, keyed (see `steps.salt_step`); empty if there were none
     inputs: str
     #: eight digits for each sample
     samples: str
@@ -51,7 +51,7 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
     begins: bool = False
 
 
-class Finding(msgspec.Struct, frozen=True):
+class GuardFinding(msgspec.Struct, frozen=True):
     """One thing that a restart did not bring back, in words."""
 
     level: Level
@@ -68,7 +68,7 @@ class Finding(msgspec.Struct, frozen=True):
         return (self.group or self.kind).replace(" ", "-")
 
 
-class Restart(msgspec.Struct, frozen=True, kw_only=True):
+class RestartAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer for one rank of one start; a later line of the same rank has more of it."""
 
     start: int
@@ -101,7 +101,7 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     continues: bool = False
     #: no part could be compared, and its steps that were made again show that its state came back
     is_by_steps: bool = False
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[GuardFinding, ...] = ()
     #: it has seen all that it can see
     is_done: bool = False
 
@@ -121,9 +121,13 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_continued(self) -> bool:
         """Whether training was seen to go on as before: by a step made again, or by generators."""
-        others = [one.level for one in self.findings if one.kind in ("data", "generators", "loss")]
-        is_seen = self.equal_losses or self.same_losses or self.continues or "accepted" in others
-        return bool(is_seen) and "notice" not in others
+        levels = [
+            finding.level
+            for finding in self.findings
+            if finding.kind in ("data", "generators", "loss")
+        ]
+        is_seen = self.equal_losses or self.same_losses or self.continues or "accepted" in levels
+        return bool(is_seen) and "notice" not in levels
 
 
 class Startup(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +145,7 @@ class Startup(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
+class GuardedStart(msgspec.Struct, frozen=True, kw_only=True):
     """One start of a rank, written at its first step."""
 
     start: int

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from chaos.guard.content import hashes, is_dense
+from chaos.guard.content import hash_tensors, is_dense
 
 CHANGES = 3  # of the parameters, each after a backward pass: a load between two is no training
 LOOKS_MAX = 16
@@ -14,23 +14,25 @@ class UnwatchedTraining:
 
     def __init__(self, report: Callable[[], None]) -> None:
         self._report = report
-        self._looks = self._changes = 0
-        self._known: frozenset[str] = frozenset()
+        self._look_count = self._change_count = 0
+        self._last_hashes: frozenset[str] = frozenset()
 
     @property
-    def is_over(self) -> bool:
+    def has_finished(self) -> bool:
         """Whether it looks no more."""
-        return self._looks >= LOOKS_MAX
+        return self._look_count >= LOOKS_MAX
 
-    def look(self, models: Iterable[Any]) -> None:
+    def compare_parameters(self, models: Iterable[Any]) -> None:
         """Compare the parameters with those of the last look; `models` are torch modules."""
-        if self.is_over:
+        if self.has_finished:
             return
-        self._looks += 1
-        trained = (p for model in models for p in model.parameters() if p.requires_grad)
-        now = frozenset(found for _, found in hashes(filter(is_dense, trained)))
-        self._changes += bool(self._known) and now != self._known
-        self._known = now
-        if self._changes >= CHANGES:
-            self._looks = LOOKS_MAX
+        self._look_count += 1
+        trained_parameters = (p for model in models for p in model.parameters() if p.requires_grad)
+        current_hashes = frozenset(
+            digest for _, digest in hash_tensors(filter(is_dense, trained_parameters))
+        )
+        self._change_count += bool(self._last_hashes) and current_hashes != self._last_hashes
+        self._last_hashes = current_hashes
+        if self._change_count >= CHANGES:
+            self._look_count = LOOKS_MAX
             self._report()

@@ -14,30 +14,33 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from chaos.probe.imported import once_imported
-from chaos.probe.written import Confines, WriteLedger, record
+from chaos.probe.import_hooks import call_after_import
+from chaos.probe.write_ledger import WriteLedger, WriteLimits, start_ledger
 
 ChildStart: TypeAlias = Literal["subprocess", "multiprocessing", "fork"]
 CHILD_ENV = "CHAOS_CHILD"  # the list of writes of the process that starts this one, as JSON
 # The first words after `-c` of an interpreter that multiprocessing starts (Python 3.11 to 3.14).
-_OF_MULTIPROCESSING = ("from multiprocessing.spawn", "from multiprocessing.forkserver")
-WORDS_MAX = 200
+_MULTIPROCESSING_IMPORTS = ("from multiprocessing.spawn", "from multiprocessing.forkserver")
+COMMAND_MAX = 200
 
 
 def watch_children(ledger: WriteLedger) -> None:
     """Let each Python that this process starts from now on write to its list."""
-    from chaos.launch.watched_children import with_watched_children
+    from chaos.launch.child_environment import add_child_watch
 
     confines = ledger.confines
-    fields: dict[str, Any] = {"file": str(ledger.file), "left_out": [*map(str, ledger.left_out)]}
+    fields: dict[str, Any] = {
+        "file": str(ledger.file),
+        "left_out": [*map(str, ledger.ignored_folders)],
+    }
     if confines is not None:
         fields["confines"] = {
             "folder": str(confines.folder),
             "allowed": [*map(str, confines.allowed)],
             "objects": confines.objects,
-            "stays_here": confines.stays_here,
+            "stays_here": confines.is_local_only,
         }
-    os.environ.update(with_watched_children({**os.environ, CHILD_ENV: json.dumps(fields)}))
+    os.environ.update(add_child_watch({**os.environ, CHILD_ENV: json.dumps(fields)}))
 
 
 def watch_child() -> None:
@@ -48,14 +51,14 @@ def watch_child() -> None:
         if not file.exists():  # the run is over
             return
         if confines is not None:
-            confines = Confines(
+            confines = WriteLimits(
                 Path(confines["folder"]),
                 tuple(map(Path, confines["allowed"])),
                 tuple(confines["objects"]),
-                stays_here=confines["stays_here"],
+                is_local_only=confines["stays_here"],
             )
         left_out = [Path(path) for path in fields["left_out"]]
-        record(WriteLedger(file, left_out, confines, is_child=True))
+        start_ledger(WriteLedger(file, left_out, confines, is_child=True))
         record_training(file.parents[2] / "journals", is_rank=lambda: False)
     except Exception as error:  # noqa: BLE001 - the run goes on
         os.write(2, f"chaos: a child is not watched: {error}\n".encode())
@@ -63,13 +66,13 @@ def watch_child() -> None:
 
 def record_training(journals: Path, *, is_rank: Callable[[], bool]) -> None:
     """Record once that an optimizer steps in this process, or in a fork of it, that is no rank."""
-    once_imported(
+    call_after_import(
         {"torch.optim.optimizer"}, lambda module: _follow_steps(module, journals, is_rank)
     )
 
 
 def _follow_steps(module: Any, journals: Path, is_rank: Callable[[], bool]) -> None:
-    this, recorded = os.getpid(), set[int]()
+    setup_pid, recorded = os.getpid(), set[int]()
 
     def step_ended(*_: object) -> None:
         pid = os.getpid()
@@ -77,7 +80,7 @@ def _follow_steps(module: Any, journals: Path, is_rank: Callable[[], bool]) -> N
             return
         recorded.add(pid)
         with suppress(Exception):  # recorded beside the job; must not fail its step
-            _record_training(journals, "fork" if pid != this else _interpreter_start())
+            _record_training(journals, "fork" if pid != setup_pid else _interpreter_start())
 
     module.register_optimizer_step_post_hook(step_ended)
 
@@ -94,10 +97,12 @@ def _record_training(journals: Path, start: ChildStart) -> None:
 
 
 def _interpreter_start() -> ChildStart:
-    words = sys.orig_argv
-    is_spawned = any(word.startswith(_OF_MULTIPROCESSING) for word in words)
+    arguments = sys.orig_argv
+    is_spawned = any(argument.startswith(_MULTIPROCESSING_IMPORTS) for argument in arguments)
     return "multiprocessing" if is_spawned else "subprocess"
 
 
 def _command() -> str:
-    return " ".join(Path(word).name if "/" in word else word for word in sys.orig_argv)[:WORDS_MAX]
+    return " ".join(
+        Path(argument).name if "/" in argument else argument for argument in sys.orig_argv
+    )[:COMMAND_MAX]

@@ -34,7 +34,7 @@ def command_env(
         **({} if sees_gpu(os.environ) else ON_THE_CPU),
         "PYTHONHASHSEED": hash_seed,
         **os.environ,
-        **address.as_env(),
+        **address.build_variables(),
         **plan.job.env,
     }
 
@@ -45,22 +45,22 @@ def sees_gpu(env: Mapping[str, str]) -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*")) and not {"", "-1"}.intersection(hidden)
 
 
-def no_gpu_is_forked(env: Mapping[str, str]) -> str | None:
+def explain_gpu_refusal(env: Mapping[str, str]) -> str | None:
     """Return why workers with this environment cannot be forked, if they have a GPU."""
     return "a GPU is visible, and forked workers are for the CPU" if sees_gpu(env) else None
 
 
-def start_of_args() -> int:
+def find_argument_start() -> int:
     """Return the number of the start whose arguments this one has."""
-    return 0 if FIRST_ARGS_ENV in os.environ else this_start()
+    return 0 if FIRST_ARGS_ENV in os.environ else current_start()
 
 
-def this_start() -> int:
+def current_start() -> int:
     """Return the number of the start of the script that this process belongs to, from 0."""
     return int(os.environ.get(START_ENV, "0"))
 
 
-def know_place_in_slurm() -> bool:
+def apply_slurm_env() -> bool:
     """Take a task's node, and the number of the job's start, from Slurm; return if it says them."""
     env = os.environ
     if SLURM_ENV not in env or "SLURMD_NODENAME" not in env:
@@ -70,6 +70,6 @@ def know_place_in_slurm() -> bool:
     return True
 
 
-def named_by_start(name: str) -> str:
+def build_journal_name(name: str) -> str:
     """Return the name of a driver's journal: each start of the script has one of its own."""
-    return f"{name}-{this_start()}" if this_start() else name
+    return f"{name}-{current_start()}" if current_start() else name

@@ -10,7 +10,7 @@ import msgspec
 
 from chaos.faults.world import Target
 from chaos.launch.process_world import ProcessWorld
-from chaos.launch.world import answers
+from chaos.launch.world import build_answers
 from chaos.probe.gates import GateConnection, StrangerError, listen
 from chaos.run.controller import ChaosController
 
@@ -25,9 +25,9 @@ class GateServer:
         self._controller = controller
         self._world = world
         self._answers: dict[str, Callable[..., Any]] = {
-            **answers(controller, world),
+            **build_answers(controller, world),
             "group_started": self._group_started,
-            "placed": world.placed,
+            "placed": world.assign_node,
             "live_nodes": world.live_nodes,
             "draining": world.draining,
             "preempted": world.preempted,
@@ -64,7 +64,7 @@ class GateServer:
         try:
             with suppress(EOFError, OSError, msgspec.DecodeError):
                 while True:
-                    question, arguments = gate.asked()
+                    question, arguments = gate.receive_question()
                     gate.answer(self._answers[question](*arguments))
         finally:
             gate.close()

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import FrameType
 
 from chaos.errors import RefusalError
-from chaos.launch.environment import start_of_args
-from chaos.model.arguments import command_line
+from chaos.launch.environment import find_argument_start
+from chaos.model.arguments import build_command_line
 from chaos.model.plan import Plan
 
 V2_ENV = "RAY_TRAIN_V2_ENABLED"
@@ -23,26 +23,26 @@ _INSTALLED = (_PATHS["stdlib"], _PATHS["purelib"], str(Path(__file__).parents[1]
 def run_job(plan: Plan) -> None:
     """Run the plan's job up to its end; raises whatever the job raises."""
     if os.environ.get(V2_ENV, "1").lower() in ("0", "false"):
-        raise refused_v1(f", by {V2_ENV}={os.environ[V2_ENV]} in the environment")
+        raise build_v1_refusal(f", by {V2_ENV}={os.environ[V2_ENV]} in the environment")
     if plan.job.train_loop is not None:
         _run_train_loop(plan)
     else:
-        run_script(words_of(plan))
+        run_script(build_script_words(plan))
 
 
-def words_of(plan: Plan) -> list[str]:
+def build_script_words(plan: Plan) -> list[str]:
     """Return the words that follow `python` to start a script or a module as it starts now.
 
     Its driver knows the number of the start, by which its arguments may differ.
     """
-    return words_at(plan, start_of_args())
+    return build_start_words(plan, find_argument_start())
 
 
-def words_at(plan: Plan, start: int) -> list[str]:
+def build_start_words(plan: Plan, start: int) -> list[str]:
     """Return these words of a start, counted from 0."""
     job = plan.job
     code = ["-m", job.module] if job.module else [job.source]
-    return [*code, *command_line(job.args_at(start))]
+    return [*code, *build_command_line(job.build_start_args(start))]
 
 
 def is_clean_exit(error: BaseException) -> bool:
@@ -83,16 +83,16 @@ def _run_train_loop(plan: Plan) -> None:
     trainer.fit()
 
 
-def refused_v1(how: str) -> RefusalError:
-    """Return the error for a script of Ray Train V1; `how` is the evidence that it is one."""
+def build_v1_refusal(evidence: str) -> RefusalError:
+    """Return the error for a script of Ray Train V1; `evidence` is the evidence that it is one."""
     return RefusalError(
-        f"the script is written for Ray Train V1{how}; chaos tests Ray Train V2",
+        f"the script is written for Ray Train V1{evidence}; chaos tests Ray Train V2",
         "V2 has no `Trainer.restore`: a run that is started again under its name and storage path "
         "goes on by itself. See Ray's migration guide.",
     )
 
 
-def line_of_script(frames: Sequence[FrameType] | None = None) -> str:
+def describe_script_line(frames: Sequence[FrameType] | None = None) -> str:
     """Return `, train.py:12` for the innermost frame of the job's own code; empty if none is.
 
     `frames` are from the outermost to the innermost; by default, those of the caller.
@@ -102,6 +102,6 @@ def line_of_script(frames: Sequence[FrameType] | None = None) -> str:
     for frame in reversed(frames):
         file = frame.f_code.co_filename
         if not file.startswith(_INSTALLED):
-            near = file.removeprefix(str(Path.cwd()) + os.sep)
-            return f", {near}:{frame.f_lineno}"
+            relative_path = file.removeprefix(str(Path.cwd()) + os.sep)
+            return f", {relative_path}:{frame.f_lineno}"
     return ""

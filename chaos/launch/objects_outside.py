@@ -10,35 +10,37 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from chaos.launch.node_disk import disks
-from chaos.model.objects import bucket_and_key, is_object
+from chaos.launch.node_disk import find_disks
+from chaos.model.objects import is_store_object, split_object_path
 from chaos.probe.address import RunAddress
-from chaos.probe.stores import quietly
-from chaos.probe.written import Written
-from chaos.probe.written_objects import STORES
+from chaos.probe.object_ledger import STORES
+from chaos.probe.stores import pause_watch
+from chaos.probe.write_ledger import LedgerLine
 
 
-def remove_objects(run: RunAddress, lines: Iterable[Written], paths: Iterable[str]) -> set[str]:
+def remove_objects(run: RunAddress, lines: Iterable[LedgerLine], paths: Iterable[str]) -> set[str]:
     """Remove a run's own objects, and what it has sent of unfinished ones; return what is gone."""
-    begun = sorted({line.path for line in lines if line.how == "begun"})
-    made = sorted(filter(is_object, paths))
-    if not made and not begun:
+    begun_uploads = sorted({line.path for line in lines if line.how == "begun"})
+    objects = sorted(filter(is_store_object, paths))
+    if not objects and not begun_uploads:
         return set()
-    with quietly():
+    with pause_watch():
         clients = dict(_clients(run))
-        for path in begun:
-            _abort(clients, path)
-        return {path for path in made if _is_removed(clients, path)}
+        for path in begun_uploads:
+            _abort_upload(clients, path)
+        return {path for path in objects if _remove_object(clients, path)}
 
 
 def _clients(run: RunAddress) -> Iterator[tuple[str, Any]]:
     """Yield a client for each bucket that the run's processes wrote to."""
-    for disk in disks(run):
+    for disk in find_disks(run):
         try:
-            told = Path(disk.ledger.with_name(STORES)).read_text(encoding="utf-8").splitlines()
+            store_lines = (
+                Path(disk.ledger.with_name(STORES)).read_text(encoding="utf-8").splitlines()
+            )
         except FileNotFoundError:
             continue
-        for line in dict.fromkeys(told):
+        for line in dict.fromkeys(store_lines):
             fields = json.loads(line)
             yield fields["bucket"], _client(fields)
 
@@ -62,8 +64,8 @@ def _client(fields: dict[str, Any]) -> Any:
     )
 
 
-def _is_removed(clients: dict[str, Any], path: str) -> bool:
-    bucket, key = bucket_and_key(path)
+def _remove_object(clients: dict[str, Any], path: str) -> bool:
+    bucket, key = split_object_path(path)
     try:
         clients[bucket].delete_object(Bucket=bucket, Key=key)
     except Exception:  # noqa: BLE001 - whatever keeps it there, it is recorded as left
@@ -71,8 +73,8 @@ def _is_removed(clients: dict[str, Any], path: str) -> bool:
     return True
 
 
-def _abort(clients: dict[str, Any], path: str) -> None:
-    bucket, key = bucket_and_key(path)
+def _abort_upload(clients: dict[str, Any], path: str) -> None:
+    bucket, key = split_object_path(path)
     key, _, upload = key.rpartition("?")
     try:
         clients[bucket].abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload)

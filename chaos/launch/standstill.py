@@ -21,8 +21,8 @@ from chaos.model.event import (
 )
 from chaos.model.plan import Plan
 from chaos.processes.activity import Activity
-from chaos.run.clock import Clock, seconds_since
-from chaos.run.stacks import Stack, is_timed, name_callee, own_stacks, runs_command
+from chaos.run.clock import Clock, elapsed_seconds
+from chaos.run.stacks import ThreadStack, is_timed, name_callee, runs_command, select_user_stacks
 
 # A loop that looks for something a hundred times a second takes some hundredths of a core.
 IDLE_SHARE = 0.1
@@ -38,7 +38,7 @@ DUMPS_MAX = 6
 
 
 @dataclass(frozen=True)
-class Sample:
+class ActivitySample:
     """The activity of the processes of a run at a moment, by pid."""
 
     time_s: float
@@ -54,82 +54,106 @@ def find_waiting_ranks(plan: Plan, events: Sequence[AnyEvent]) -> tuple[WorkerSt
     attempt = max((e.attempt for e in events if isinstance(e, WorkerStarted)), default=None)
     if attempt is None or any(op.fault.family in {"storage", "capacity"} for op in plan.ops):
         return ()
-    held = {(e.op, e.attempt, e.rank) for e in events if isinstance(e, GateReached)}
-    held -= {(e.op, e.attempt, e.rank) for e in events if isinstance(e, GateReleased)}
-    is_struck = any(isinstance(e, FaultInvoked) and e.attempt == attempt for e in events)
-    started = {e.rank: e for e in events if isinstance(e, WorkerStarted) and e.attempt == attempt}
-    begun = max(n for n, e in enumerate(events) if isinstance(e, WorkerStarted))
-    is_warned = any(isinstance(event, NoticeGiven) for event in events[begun:])
-    is_held = any(of == attempt for _, of, _ in held)
-    is_whole = len(started) == max(event.world_size for event in started.values())
-    if is_held or is_struck or is_warned or not is_whole:
+    open_gates = {(e.op, e.attempt, e.rank) for e in events if isinstance(e, GateReached)}
+    open_gates -= {(e.op, e.attempt, e.rank) for e in events if isinstance(e, GateReleased)}
+    has_fault = any(isinstance(e, FaultInvoked) and e.attempt == attempt for e in events)
+    workers = {e.rank: e for e in events if isinstance(e, WorkerStarted) and e.attempt == attempt}
+    start_index = max(n for n, e in enumerate(events) if isinstance(e, WorkerStarted))
+    is_warned = any(isinstance(event, NoticeGiven) for event in events[start_index:])
+    has_open_gate = any(gate_attempt == attempt for _, gate_attempt, _ in open_gates)
+    is_complete = len(workers) == max(event.world_size for event in workers.values())
+    if has_open_gate or has_fault or is_warned or not is_complete:
         return ()
-    ended = [e for e in events if isinstance(e, TrainFnEnded) and e.attempt == attempt]
-    if any(event.error for event in ended):
+    end_events = [e for e in events if isinstance(e, TrainFnEnded) and e.attempt == attempt]
+    if any(event.error for event in end_events):
         return ()
-    over = {event.rank for event in ended}
-    return tuple(started[rank] for rank in sorted(started) if rank not in over)
+    ended_ranks = {event.rank for event in end_events}
+    return tuple(workers[rank] for rank in sorted(workers) if rank not in ended_ranks)
 
 
-def is_idle(samples: Sequence[Sample], *, for_s: float) -> bool:
+def is_idle(samples: Sequence[ActivitySample], *, for_s: float) -> bool:
     """Return whether the same processes have used next to no processor time for so long."""
     if not samples or samples[-1].time_s - samples[0].time_s < for_s:
         return False
-    last = samples[-1]
-    window = [sample for sample in samples if sample.time_s >= last.time_s - for_s - 1]
-    first, elapsed_s = window[0], last.time_s - window[0].time_s
-    if any(sample.activities.keys() != last.activities.keys() for sample in window):
+    last_sample = samples[-1]
+    window = [sample for sample in samples if sample.time_s >= last_sample.time_s - for_s - 1]
+    first_sample, elapsed_s = window[0], last_sample.time_s - window[0].time_s
+    if any(sample.activities.keys() != last_sample.activities.keys() for sample in window):
         return False
-    used = (now.cpu_s - first.activities[pid].cpu_s for pid, now in last.activities.items())
-    busy = sum(any(a.is_busy for a in sample.activities.values()) for sample in window)
-    return max(used, default=0.0) <= IDLE_SHARE * elapsed_s and busy <= BUSY_SAMPLES * len(window)
+    cpu_times = (
+        activity.cpu_s - first_sample.activities[pid].cpu_s
+        for pid, activity in last_sample.activities.items()
+    )
+    busy = sum(
+        any(process_activity.is_busy for process_activity in sample.activities.values())
+        for sample in window
+    )
+    return max(cpu_times, default=0.0) <= IDLE_SHARE * elapsed_s and busy <= BUSY_SAMPLES * len(
+        window
+    )
 
 
-def find_settled(dumps: Sequence[Sequence[Stack]]) -> tuple[Stack, ...]:
+def find_stable_threads(dumps: Sequence[Sequence[ThreadStack]]) -> tuple[ThreadStack, ...]:
     """Return the job's threads of a rank where its stacks were the same twice; none otherwise.
 
     A loop that waits is now and then in the function that looks, and not in its sleep.
     """
-    threads = [own_stacks(dump) for dump in dumps]
-    return next((one for n, one in enumerate(threads) if one and one in threads[:n]), ())
+    threads = [select_user_stacks(dump) for dump in dumps]
+    return next(
+        (
+            rank_threads
+            for index, rank_threads in enumerate(threads)
+            if rank_threads and rank_threads in threads[:index]
+        ),
+        (),
+    )
 
 
-def awaits_clock(samples: Sequence[Sample], stacks: Mapping[int, Sequence[Stack]]) -> bool:
+def awaits_clock(
+    samples: Sequence[ActivitySample], stacks: Mapping[int, Sequence[ThreadStack]]
+) -> bool:
     """Return whether something may go on by itself: a sleep, a stated limit, another program.
 
     `stacks`: the job's threads of each rank, by its pid.
     """
-    first, last = samples[0].activities, samples[-1].activities
-    for pid, activity in last.items():
-        before = first.get(pid, activity)
-        woken = {t: n - before.wakes.get(t, n) for t, n in activity.wakes.items()}
-        sleeps = [woken.get(thread, 0) for thread in activity.sleepers if thread != pid]
+    first_activities, last_activities = samples[0].activities, samples[-1].activities
+    for pid, activity in last_activities.items():
+        earlier = first_activities.get(pid, activity)
+        wake_counts = {t: n - earlier.wakes.get(t, n) for t, n in activity.wakes.items()}
+        sleeps = [wake_counts.get(thread, 0) for thread in activity.sleepers if thread != pid]
         threads = stacks.get(pid)
         if threads is None:  # a process that the job has started, of which no stack is known
-            if pid in activity.sleepers and woken.get(pid, 0) < WAKES_MIN:
+            if pid in activity.sleepers and wake_counts.get(pid, 0) < WAKES_MIN:
                 return True
             continue
         for thread in threads:
             if runs_command(thread):
                 return True
-            wakes = woken.get(pid, 0) if thread.is_main else min(sleeps, default=0)
+            wakes = wake_counts.get(pid, 0) if thread.is_main else min(sleeps, default=0)
             if is_timed(thread) and wakes < WAKES_MIN:
                 return True
     return False
 
 
-def describe_threads(worker: WorkerStarted, threads: Sequence[Stack]) -> tuple[ThreadWaits, ...]:
+def describe_threads(
+    worker: WorkerStarted, threads: Sequence[ThreadStack]
+) -> tuple[ThreadWaits, ...]:
     """Return an event for each thread of a rank that waits in the job's own code."""
     return tuple(
         ThreadWaits(
             attempt=worker.attempt,
             rank=worker.rank,
-            file=thread.own[0].file,
-            line=thread.own[0].line,
-            function=thread.own[0].function,
+            file=thread.user_frames[0].file,
+            line=thread.user_frames[0].line,
+            function=thread.user_frames[0].function,
             callee=name_callee(thread),
             caller_line=next(
-                (frame.line for frame in thread.own[1:] if frame.file == thread.own[0].file), None
+                (
+                    frame.line
+                    for frame in thread.user_frames[1:]
+                    if frame.file == thread.user_frames[0].file
+                ),
+                None,
             ),
             is_main=thread.is_main,
         )
@@ -145,43 +169,43 @@ class StandstillWatch:
     limit_s: float
     clock: Clock
     #: the activity of the processes of these ranks, and of all that belongs to them
-    read: Callable[[Sequence[WorkerStarted]], Mapping[int, Activity]]
+    measure_activities: Callable[[Sequence[WorkerStarted]], Mapping[int, Activity]]
     #: has all processes write their stacks
-    take: Callable[[], None]
+    take_stacks: Callable[[], None]
     #: the last stacks of a rank
-    stacks: Callable[[WorkerStarted], Sequence[Stack]]
+    load_stacks: Callable[[WorkerStarted], Sequence[ThreadStack]]
     #: what the threads of each rank wait for, once it is a hang
     waits: tuple[ThreadWaits, ...] = ()
     _count: int = 0
     _quiet_ns: int = 0
-    _looked_ns: int = 0
+    _sampled_ns: int = 0
     _ranks: tuple[WorkerStarted, ...] | None = None
-    _samples: list[Sample] = field(default_factory=list)
-    _dumps: list[dict[int, Sequence[Stack]]] = field(default_factory=list)
+    _samples: list[ActivitySample] = field(default_factory=list)
+    _dumps: list[dict[int, Sequence[ThreadStack]]] = field(default_factory=list)
     _next_dump_s: float = 0.0
 
     def find_hang(self, events: Sequence[AnyEvent]) -> float | None:
         """Return for how many seconds the run has stood still, once it is a hang."""
-        fresh, self._count = events[self._count :], len(events)
-        if any(not isinstance(event, StackTaken) for event in fresh):
-            self._begin_again()
-        quiet_s = seconds_since(self._quiet_ns, self.clock)
-        every_s = max(SAMPLE_S, self.limit_s / SAMPLES)
-        if quiet_s < QUIET_S or seconds_since(self._looked_ns, self.clock) < every_s:
+        new_events, self._count = events[self._count :], len(events)
+        if any(not isinstance(event, StackTaken) for event in new_events):
+            self._restart()
+        quiet_s = elapsed_seconds(self._quiet_ns, self.clock)
+        interval_s = max(SAMPLE_S, self.limit_s / SAMPLES)
+        if quiet_s < QUIET_S or elapsed_seconds(self._sampled_ns, self.clock) < interval_s:
             return None
-        self._looked_ns = self.clock.now_ns()
+        self._sampled_ns = self.clock.now_ns()
         if self._ranks is None:
             self._ranks = find_waiting_ranks(self.plan, events)
         if not self._ranks:
             return None
-        activities = self.read(self._ranks)
+        activities = self.measure_activities(self._ranks)
         if any(worker.pid not in activities for worker in self._ranks):
-            self._begin_again()  # the launcher is about to see that a rank has ended
+            self._restart()  # the launcher is about to see that a rank has ended
             return None
-        self._samples.append(Sample(self.clock.now_ns() / 1e9, activities))
+        self._samples.append(ActivitySample(self.clock.now_ns() / 1e9, activities))
         return quiet_s if self._is_hang(self._ranks) else None
 
-    def _begin_again(self) -> None:
+    def _restart(self) -> None:
         self._quiet_ns = self.clock.now_ns()
         self._ranks = None
         self._samples.clear()
@@ -194,24 +218,27 @@ class StandstillWatch:
             return False
         if not is_idle(self._samples, for_s=min(still_s, self.limit_s)):
             # Something was done meanwhile. The measure begins anew, as after an event.
-            self._begin_again()
+            self._restart()
             return False
-        self.take()
-        self._dumps.append({worker.pid: self.stacks(worker) for worker in ranks})
+        self.take_stacks()
+        self._dumps.append({worker.pid: self.load_stacks(worker) for worker in ranks})
         if still_s < self.limit_s:
             self._next_dump_s = self.limit_s
             return False
-        settled = {
-            worker.pid: find_settled([dump[worker.pid] for dump in self._dumps]) for worker in ranks
+        stable_threads = {
+            worker.pid: find_stable_threads([dump[worker.pid] for dump in self._dumps])
+            for worker in ranks
         }
-        if all(settled.values()):
-            if not awaits_clock(self._samples, settled):
-                each = (describe_threads(worker, settled[worker.pid]) for worker in ranks)
-                self.waits = tuple(wait for waits in each for wait in waits)
+        if all(stable_threads.values()):
+            if not awaits_clock(self._samples, stable_threads):
+                rank_waits = (
+                    describe_threads(worker, stable_threads[worker.pid]) for worker in ranks
+                )
+                self.waits = tuple(wait for waits in rank_waits for wait in waits)
                 return True
             self._next_dump_s = still_s + self.limit_s
         elif len(self._dumps) < DUMPS_MAX:
             self._next_dump_s = still_s + SAMPLE_S
         else:
-            self._begin_again()
+            self._restart()
         return False

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from chaos.faults.order import Order
-from chaos.faults.world import JobQueue, RefusedError, Release, Target
+from chaos.faults.world import JobQueue, RefusedError, Target, WorkerRelease
 from chaos.model.event import FailureDecided
 from chaos.model.plan import Plan
-from chaos.processes.tree import stands_still
-from chaos.run.armed import ArmedFaults
-from chaos.run.clock import Clock, SystemClock, came, seconds_since
+from chaos.processes.tree import is_stopped
+from chaos.run.armed_faults import ArmedFaults
+from chaos.run.clock import Clock, SystemClock, await_condition, elapsed_seconds
 from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
@@ -23,7 +23,7 @@ from chaos.run.metadata import MetadataService
 POLL_S = 0.005
 
 
-def answers(controller: ChaosController, world: "RunWorld") -> dict[str, Callable[..., Any]]:
+def build_answers(controller: ChaosController, world: "RunWorld") -> dict[str, Callable[..., Any]]:
     """Return, by its name, the answer to each question of a process of the run."""
     return {
         "next_attempt": world.next_attempt,
@@ -33,20 +33,22 @@ def answers(controller: ChaosController, world: "RunWorld") -> dict[str, Callabl
         "await_hold": controller.await_hold,
         "enter_state": controller.enter_state,
         "arrive": controller.arrive,
-        "obeyed": world.obeyed,
+        "obeyed": world.order_obeyed,
         "failure_decided": world.failure_decided,
     }
 
 
 @contextlib.contextmanager
-def metadata_of(plan: Plan, world: "RunWorld", directory: RunDirectory) -> Iterator[dict[str, str]]:
+def serve_metadata(
+    plan: Plan, world: "RunWorld", directory: RunDirectory
+) -> Iterator[dict[str, str]]:
     """Serve the metadata that a plan's job asks for meanwhile; yield the job's variables for it."""
     if plan.shape.metadata is None:
         yield {}
         return
     log, clock = directory.logs / "metadata.log", SystemClock()
     journal = Journal(directory.journals, "metadata", role="chaos", clock=clock)
-    world.metadata = MetadataService(plan.shape.metadata, clock, world.group, log, journal)
+    world.metadata = MetadataService(plan.shape.metadata, clock, world.list_targets, log, journal)
     try:
         yield world.metadata.variables()
     finally:
@@ -66,24 +68,24 @@ class RunWorld:
         self._armed = armed
         self._group: dict[int, Target] = {}
         self._failures: dict[int, FailureDecided] = {}
-        self._obeyed: set[str] = set()
-        self._over = False
+        self._obeyed_tokens: set[str] = set()
+        self._is_over = False
         self._drivers: list[int] = []  # oldest first
         self._drivers_ended: set[int] = set()
-        self._still: tuple[int, ...] = ()  # the processes of a frozen driver
-        self._driver_wanted = False
+        self._frozen_pids: tuple[int, ...] = ()  # the processes of a frozen driver
+        self._wants_driver = False
         self._attempts = 0
-        self._numbering = threading.Lock()
+        self._attempt_lock = threading.Lock()
         self.has_trained: Callable[[int], bool] = lambda _: False
         self.metadata: MetadataService | None = None  # set where the plan asks for it
 
     # -- reports ---------------------------------------------------------------------------
 
-    def next_attempt(self, known: int) -> int:
+    def next_attempt(self, known_attempts: int) -> int:
         """Return the number of the attempt that begins now; so many are known to its driver."""
-        with self._numbering:
+        with self._attempt_lock:
             # Two drivers may run at a time, and each counts only the attempts that it knows of.
-            self._attempts = max(self._attempts, known) + 1
+            self._attempts = max(self._attempts, known_attempts) + 1
             return self._attempts - 1
 
     def learn_group(self, group: Mapping[int, Target]) -> None:
@@ -92,8 +94,8 @@ class RunWorld:
     def failure_decided(self, event: FailureDecided) -> None:
         self._failures.setdefault(event.attempt, event)
 
-    def obeyed(self, token: str) -> None:
-        self._obeyed.add(token)
+    def order_obeyed(self, token: str) -> None:
+        self._obeyed_tokens.add(token)
 
     def driver_started(self, pid: int) -> None:
         self._drivers.append(pid)
@@ -101,26 +103,26 @@ class RunWorld:
     def driver_ended(self, pid: int) -> None:
         self._drivers_ended.add(pid)
 
-    def driver_wanted(self) -> bool:
+    def take_driver_request(self) -> bool:
         """Return whether a fault asks for a second driver; a second call returns False."""
-        wanted, self._driver_wanted = self._driver_wanted, False
-        return wanted
+        is_wanted, self._wants_driver = self._wants_driver, False
+        return is_wanted
 
     def end(self) -> None:
-        self._over = True
+        self._is_over = True
 
     # -- questions of faults ---------------------------------------------------------------
 
-    def group(self) -> Mapping[int, Target]:
+    def list_targets(self) -> Mapping[int, Target]:
         return self._group
 
-    def failure_of(self, target: Target, *, within_s: float) -> Mapping[int, str] | None:
-        self._await(lambda: target.attempt in self._failures, within_s)
+    def wait_for_failure(self, target: Target, *, within_s: float) -> Mapping[int, str] | None:
+        self._await_condition(lambda: target.attempt in self._failures, within_s)
         event = self._failures.get(target.attempt)
         return None if event is None else event.errors
 
     @property
-    def driver(self) -> int | None:
+    def driver_pid(self) -> int | None:
         """The process that runs the user's script, the newest; None before there is one."""
         return self._drivers[-1] if self._drivers else None
 
@@ -128,56 +130,64 @@ class RunWorld:
         return False
 
     def start_driver(self, *, within_s: float) -> int | None:
-        known, self._driver_wanted = len(self._drivers), True
-        return self.driver if self._await(lambda: len(self._drivers) > known, within_s) else None
+        driver_count, self._wants_driver = len(self._drivers), True
+        return (
+            self.driver_pid
+            if self._await_condition(lambda: len(self._drivers) > driver_count, within_s)
+            else None
+        )
 
-    def driver_settles(self, pid: int, *, after: int, within_s: float) -> str | None:
-        self._await(lambda: pid in self._drivers_ended or self.has_trained(after + 1), within_s)
+    def wait_for_driver(self, pid: int, *, attempt: int, within_s: float) -> str | None:
+        self._await_condition(
+            lambda: pid in self._drivers_ended or self.has_trained(attempt + 1), within_s
+        )
         if pid in self._drivers_ended:
             return "has ended"
-        return "trains" if self.has_trained(after + 1) else None
+        return "trains" if self.has_trained(attempt + 1) else None
 
     def freeze_driver(self, *, within_s: float) -> int | None:
-        self._still = tuple(pid for pid in self._of_driver() if not stands_still(pid))
-        for pid in self._still:
+        self._frozen_pids = tuple(pid for pid in self._list_job_pids() if not is_stopped(pid))
+        for pid in self._frozen_pids:
             with contextlib.suppress(ProcessLookupError):  # it may have ended just now
                 os.kill(pid, signal.SIGSTOP)
-        is_still = self._until(lambda: all(map(stands_still, self._still)), within_s)
-        return len(self._still) if is_still else None
+        is_still = self._await_even_after_run(
+            lambda: all(map(is_stopped, self._frozen_pids)), within_s
+        )
+        return len(self._frozen_pids) if is_still else None
 
     def thaw_driver(self) -> None:
-        for pid in self._still:
+        for pid in self._frozen_pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
 
-    def _of_driver(self) -> list[int]:
-        first = [] if self.driver is None else [self.driver]
-        return [*first, *(target.pid for target in self.group().values())]
+    def _list_job_pids(self) -> list[int]:
+        driver_pids = [] if self.driver_pid is None else [self.driver_pid]
+        return [*driver_pids, *(target.pid for target in self.list_targets().values())]
 
     def free_memory(self) -> int:
         return free_bytes()
 
     def has_obeyed(self, order: Order, *, within_s: float) -> bool:
-        return self._await(lambda: order.token in self._obeyed, within_s)
+        return self._await_condition(lambda: order.token in self._obeyed_tokens, within_s)
 
-    def let_pass(self, seconds: float) -> bool:
-        self._await(lambda: False, seconds)
-        return not self._over
+    def wait_seconds(self, seconds: float) -> bool:
+        self._await_condition(lambda: False, seconds)
+        return not self._is_over
 
-    def wait_until(self, deadline_ns: int) -> bool:
-        self._await(lambda: self._clock.now_ns() >= deadline_ns)
+    def wait_for_deadline(self, deadline_ns: int) -> bool:
+        self._await_condition(lambda: self._clock.now_ns() >= deadline_ns)
         return self._clock.now_ns() >= deadline_ns
 
     def post_notice(self, node_id: str, *, deadline_ns: int) -> None:
         if self.metadata is not None:
             self.metadata.post(node_id, deadline_ns=deadline_ns)
 
-    def reclaim_node(self, node_id: str, *, notice_s: float, release: Release) -> bool | None:
+    def reclaim_node(self, node_id: str, *, notice_s: float, release: WorkerRelease) -> bool | None:
         """Return None: there is no platform but chaos."""
         del node_id, notice_s, release
         return None
 
-    def taken_by(self, node_id: str) -> str | None:
+    def describe_taker(self, node_id: str) -> str | None:
         del node_id
         return None
 
@@ -188,29 +198,29 @@ class RunWorld:
         self._armed.arm(target.op, target.rank)
 
     def await_storage(self, target: Target) -> str | None:
-        self._await(lambda: self._armed.effect(target.op) is not None)
-        return self._armed.effect(target.op)
+        self._await_condition(lambda: self._armed.find_effect(target.op) is not None)
+        return self._armed.find_effect(target.op)
 
     def cut_off_node(self, node_id: str, *, for_s: float) -> None:
         del node_id, for_s
         raise RefusedError("the nodes share one host, and have no network between them")
 
-    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
+    def await_node_silence(self, node_id: str, *, within_s: float) -> bool:
         raise AssertionError(node_id, within_s)  # refused in `cut_off_node`
 
-    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
+    def await_node_return(self, node_id: str, *, within_s: float) -> bool:
         raise AssertionError(node_id, within_s)  # refused in `cut_off_node`
 
-    def _until(self, is_there: Callable[[], bool], within_s: float) -> bool:
+    def _await_even_after_run(self, is_met: Callable[[], bool], within_s: float) -> bool:
         """Wait for a proof, even beyond the end of the run; return whether it came."""
-        return came(is_there, self._clock, within_s=within_s, poll_s=self._poll_s)
+        return await_condition(is_met, self._clock, within_s=within_s, poll_s=self._poll_s)
 
-    def _await(self, is_there: Callable[[], bool], within_s: float | None = None) -> bool:
+    def _await_condition(self, is_met: Callable[[], bool], within_s: float | None = None) -> bool:
         """Wait for a condition, at most `within_s` and to the run's end; return whether it came."""
         start = self._clock.now_ns()
-        while not is_there():
-            late = within_s is not None and seconds_since(start, self._clock) > within_s
-            if self._over or late:
-                return is_there()
+        while not is_met():
+            is_late = within_s is not None and elapsed_seconds(start, self._clock) > within_s
+            if self._is_over or is_late:
+                return is_met()
             self._clock.sleep(POLL_S)
         return True

@@ -17,19 +17,25 @@ PROCESS_ENDED = (
     r"ActorDied|ActorError|actor (?:is dead|died)|WorkerDied|WorkerCrashed|NodeDied|OwnerDied"
     r"|process has died|HealthCheck"
 )
-_FOLLOWS = re.compile(PEER_WAS_LOST, re.IGNORECASE)
+_PEER_LOSS_PATTERN = re.compile(PEER_WAS_LOST, re.IGNORECASE)
 
 
-def causes(errors: Mapping[int, str]) -> dict[int, str]:
+def find_causes(errors: Mapping[int, str]) -> dict[int, str]:
     """Return the errors by rank that are no consequence of another one; all, where each may be."""
-    in_order = dict(sorted(errors.items()))
-    ended = {rank: error for rank, error in in_order.items() if error != ENDED_WITH_ANOTHER}
-    own = {rank: error for rank, error in ended.items() if not _FOLLOWS.search(error)}
-    return own or ended or in_order
+    sorted_errors = dict(sorted(errors.items()))
+    remaining_errors = {
+        rank: error for rank, error in sorted_errors.items() if error != ENDED_WITH_ANOTHER
+    }
+    own_errors = {
+        rank: error
+        for rank, error in remaining_errors.items()
+        if not _PEER_LOSS_PATTERN.search(error)
+    }
+    return own_errors or remaining_errors or sorted_errors
 
 
 def is_own_error(error: str) -> bool:
     """Return whether an error is an exception that neither a signal nor a lost peer explains."""
-    if _FOLLOWS.search(error) or re.search(PROCESS_ENDED, error, re.IGNORECASE):
+    if _PEER_LOSS_PATTERN.search(error) or re.search(PROCESS_ENDED, error, re.IGNORECASE):
         return False
     return not error.startswith(("ended by ", "exit code "))

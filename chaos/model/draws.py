@@ -27,7 +27,7 @@ class UpTo(Record):
     rank: NonNegativeInt | None = None
 
     @model_validator(mode="after")
-    def _names_a_number(self) -> Self:
+    def _require_number(self) -> Self:
         if not self.model_dump(exclude_none=True):
             raise ValueError(f"up_to needs one of {', '.join(UpTo.model_fields)}")
         return self
@@ -57,10 +57,10 @@ class Every(Record):
     )
 
     @model_validator(mode="after")
-    def _is_clear(self) -> Self:
-        if len(self._named(*self.DISTANCES)) != 1:
+    def _validate_repetition(self) -> Self:
+        if len(self._list_given_keys(*self.DISTANCES)) != 1:
             raise ValueError(f"every needs one of {', '.join(self.DISTANCES)}")
-        if len(self._named("times", "until")) != 1:
+        if len(self._list_given_keys("times", "until")) != 1:
             raise ValueError("every needs either times or `until: budget`")
         if (self.steps is None) != (self.steps_per_epoch is None):
             raise ValueError("every.steps and every.steps_per_epoch go together")
@@ -69,9 +69,9 @@ class Every(Record):
     @property
     def distance(self) -> str:
         """The key of the distance that is given."""
-        return self._named(*self.DISTANCES)[0]
+        return self._list_given_keys(*self.DISTANCES)[0]
 
-    def _named(self, *keys: str) -> list[str]:
+    def _list_given_keys(self, *keys: str) -> list[str]:
         return [key for key in keys if getattr(self, key) is not None]
 
 
@@ -106,7 +106,7 @@ class Lifetimes(Record):
     )
 
     @model_validator(mode="after")
-    def _has_one_mean(self) -> Self:
+    def _validate_mean(self) -> Self:
         if (self.mean_steps is None) == (self.mean_h is None):
             raise ValueError("lifetimes needs either mean_steps or mean_h")
         if (self.mean_h is None) != (self.step_s is None):
@@ -114,7 +114,7 @@ class Lifetimes(Record):
         return self
 
     @property
-    def mean(self) -> float:
+    def mean_life_steps(self) -> float:
         if self.mean_steps is not None:
             return self.mean_steps
         assert self.mean_h is not None

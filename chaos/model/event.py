@@ -105,7 +105,7 @@ from chaos.model.events.state import (
     TrainFnEnded,
     ValidationBegun,
     WatchCost,
-    resume_grounds,
+    describe_resume_evidence,
 )
 from chaos.model.events.strike import (
     FaultEnded,
@@ -121,11 +121,11 @@ from chaos.model.events.strike import (
 )
 
 
-def _kinds(base: type[Event]) -> Iterator[type[Event]]:
+def _iterate_kinds(base: type[Event]) -> Iterator[type[Event]]:
     """Yield the events below a base: those classes that are no base themselves."""
     for kind in base.__subclasses__():
         if kind.__subclasses__():
-            yield from _kinds(kind)
+            yield from _iterate_kinds(kind)
         else:
             yield kind
 
@@ -134,4 +134,4 @@ if TYPE_CHECKING:
     AnyEvent: TypeAlias = Event
 else:
     # What msgspec reads a line as. No kind is listed here, so none can be forgotten.
-    AnyEvent = reduce(or_, _kinds(Event))
+    AnyEvent = reduce(or_, _iterate_kinds(Event))

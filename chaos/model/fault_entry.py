@@ -7,15 +7,15 @@ from pydantic import ConfigDict, Field, create_model, model_validator
 from chaos.faults.base import Fault
 from chaos.model.draws import Every, UpTo
 from chaos.model.trigger import (
-    OF_AN_OBJECT,
+    OBJECT_MOMENTS,
     PLACE_WORDS,
     AtMoment,
     AtState,
     AtTime,
     Trigger,
-    only_attempt,
+    find_only_attempt,
 )
-from chaos.plugins import own_faults, registered_faults
+from chaos.plugins import load_builtin_faults, load_registered_faults
 from chaos.record import Record
 
 
@@ -25,25 +25,27 @@ class _Entry(Record):
     at: Trigger
 
     @model_validator(mode="after")
-    def _names_one_fault(self) -> Self:
-        if len(self._named()) != 1:
-            given = ", ".join(self._named()) or "none"
-            raise ValueError(f"an entry needs exactly one of {', '.join(FAULTS)}; it has {given}")
+    def _validate_single_fault(self) -> Self:
+        if len(self._list_fault_names()) != 1:
+            fault_names = ", ".join(self._list_fault_names()) or "none"
+            raise ValueError(
+                f"an entry needs exactly one of {', '.join(FAULTS)}; it has {fault_names}"
+            )
         return self
 
     @property
-    def is_of_own_object(self) -> bool:
+    def is_own_object_fault(self) -> bool:
         """Whether it is a fault of storage in an object that the job puts itself."""
-        is_there = isinstance(self.at, AtMoment) and self.at.moment in OF_AN_OBJECT
-        return is_there and self.fault.own_objects != "never"
+        is_object_moment = isinstance(self.at, AtMoment) and self.at.moment in OBJECT_MOMENTS
+        return is_object_moment and self.fault.own_objects != "never"
 
-    def _named(self) -> list[str]:
+    def _list_fault_names(self) -> list[str]:
         return [name for name in FAULTS if getattr(self, name) is not None]
 
     @property
     def kind(self) -> str:
         """The fault's key in YAML."""
-        return self._named()[0]
+        return self._list_fault_names()[0]
 
     @property
     def fault(self) -> Fault:
@@ -61,28 +63,28 @@ class _Entry(Record):
         """The target's rank: the fault's own, or the trigger's."""
         return self.at.rank if self.fault_rank is None else self.fault_rank
 
-    def may_inject(self, attempt: int) -> bool:
+    def can_inject(self, attempt: int) -> bool:
         """Return whether the fault is meant for an attempt."""
-        if only_attempt(self.at) not in (None, attempt):
+        if find_only_attempt(self.at) not in (None, attempt):
             return False
-        only = self.fault.only_attempts
-        return only is None or attempt in only
+        allowed_attempts = self.fault.only_attempts
+        return allowed_attempts is None or attempt in allowed_attempts
 
     @property
-    def holds_a_worker(self) -> bool:
+    def holds_worker(self) -> bool:
         """Whether a worker is held at the place, and training with it."""
         return not isinstance(self.at, AtState | AtTime)
 
 
-OWN_FAULTS = own_faults()
+OWN_FAULTS = load_builtin_faults()
 # The keys that stand beside a fault: in a scenario, and in a plan.
 OF_ENTRIES = ("up_to", "chance", "every")
 OF_OPS = ("index", "node", "absent", "package")
-REGISTERED = registered_faults(
-    taken=(*_Entry.model_fields, *dir(_Entry), *OWN_FAULTS, *OF_ENTRIES, *OF_OPS),
-    places=[word for word in (*PLACE_WORDS, *OF_ENTRIES) if word != "rank"],
+REGISTERED = load_registered_faults(
+    taken_names=(*_Entry.model_fields, *dir(_Entry), *OWN_FAULTS, *OF_ENTRIES, *OF_OPS),
+    place_words=[word for word in (*PLACE_WORDS, *OF_ENTRIES) if word != "rank"],
 )
-FAULTS: dict[str, type[Fault]] = {**OWN_FAULTS, **{f.name: f.what for f in REGISTERED.usable}}
+FAULTS: dict[str, type[Fault]] = {**OWN_FAULTS, **{f.name: f.extension for f in REGISTERED.usable}}
 
 if TYPE_CHECKING:
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
 
-from chaos.faults.world import Part
+from chaos.faults.world import LauncherPart
 
 Launcher: TypeAlias = Literal["ray", "torchrun", "python", "slurm"]
 #: Who begins again after a failure: the launcher by its own retries, or who started its command.
@@ -37,31 +37,31 @@ class LauncherWords:
     #: What starts the training, and raises in the end if it failed.
     call: str
     #: What training is over with.
-    end: str
+    training_end: str
     #: The process that makes the call.
     driver: str
     #: When its settings are in force.
-    in_force: str
+    settings_phrase: str
     #: The restarts that a scenario allows.
     retries: str
     #: The point that a restart continues from; its verb; all that may be continued from. These,
     #: and those below, are of a job that saves files of its own.
     save: str = "save"
-    saved: str = "saved"
-    whole: str = "whole files"
+    saved_verb: str = "saved"
+    complete_saves: str = "whole files"
     #: An epoch that such a point has ended, and the place that a state snapshot has there.
-    ended: str = "ended by a save"
+    epoch_ended_verb: str = "ended by a save"
     end_of_epoch: str = "the end of epoch"
     #: What a worker does that leads to such a point.
-    does: str = "save"
+    save_action: str = "save"
     #: What the call does where the training failed, before the failure's name.
-    failed: str = "raised"
+    failure_verb: str = "raised"
 
-    def raised(self, error: str) -> str:
+    def describe_failure(self, error: str) -> str:
         """Return in words that the training failed, with the failure's name."""
-        return f"{self.call} {self.failed} {error}"
+        return f"{self.call} {self.failure_verb} {error}"
 
-    def place(self, epoch: int, step: int, moment: str) -> str:
+    def describe_place(self, epoch: int, step: int, moment: str) -> str:
         """Return in words the place of a state snapshot."""
         return f"{self.end_of_epoch} {epoch}" if moment == "left" else f"epoch {epoch}, step {step}"
 
@@ -78,7 +78,7 @@ class LauncherFacts:
     #: The extra of chaos that its jobs need.
     extra: str | None
     #: What it has beside workers; faults, places, checks and options state what they need of it.
-    has: frozenset[Part]
+    parts: frozenset[LauncherPart]
     #: The retry budgets that it knows, and the setting that each kind of failure is charged to.
     budgets: tuple[str, ...]
     settings: Mapping[str, str]
@@ -89,14 +89,14 @@ class LauncherFacts:
     #: node has an agent with as many workers, and another one comes for one that is lost.
     has_spare_nodes: bool
     #: The script itself states the number of its workers; how many there are until it is seen.
-    sizes_itself: bool
-    usual_workers: int
+    sets_worker_count: bool
+    default_workers: int
     #: The fields of a scenario's `cluster` that it has.
-    cluster: tuple[str, ...]
+    cluster_fields: tuple[str, ...]
     #: The fields of a scenario's `job` that it does not have.
-    lacks: tuple[str, ...]
+    missing_job_fields: tuple[str, ...]
     #: The options of an audit that it takes, beside those that are for every launcher's jobs.
-    options: tuple[str, ...]
+    audit_options: tuple[str, ...]
     #: The longest that it may take by itself to end the workers of an attempt, and until agents
     #: have met again: no limit of chaos's may come before.
     shutdown_s: float = 0.0
@@ -110,7 +110,7 @@ class LauncherFacts:
     #: A node that is announced to go is given to another job, and comes back after it.
     returns_preempted: bool = False
     #: An attempt follows another if the job was requeued, and none that a worker's death has ended.
-    begins_again_by_requeue: bool = False
+    restarts_by_requeue: bool = False
     #: A script may state the port at which its ranks meet: its runs with several go one by one.
     states_ports: bool = False
     #: It leaves the threads of each process alone, which are then as many as the machine has cores:
@@ -118,11 +118,11 @@ class LauncherFacts:
     leaves_threads: Literal["no", "of one rank", "yes"] = "no"
 
     @property
-    def loses_nodes(self) -> bool:
+    def can_lose_nodes(self) -> bool:
         """Whether a job on one node outlives the loss of that node."""
         return self.has_spare_nodes or self.restarts_elsewhere
 
-    def started_by(self, restart: Restart | None) -> Self:
+    def apply_restart(self, restart: Restart | None) -> Self:
         """Return the facts of a job that begins again so; None is the usual way.
 
         A platform that starts the command again takes another node for it if that was lost.
@@ -130,9 +130,9 @@ class LauncherFacts:
         is_moved = (restart or self.restarts[0]) == "command" and not self.has_spare_nodes
         return replace(self, restarts_elsewhere=is_moved)
 
-    def lacks_part(self, part: Part | None) -> bool:
+    def lacks_part(self, part: LauncherPart | None) -> bool:
         """Return whether it does not have what is needed of it."""
-        return part is not None and part not in self.has
+        return part is not None and part not in self.parts
 
 
 _RAY = LauncherFacts(
@@ -142,30 +142,30 @@ _RAY = LauncherFacts(
         product="Ray",
         controller="Ray's controller",
         call="fit()",
-        end="fit()",
+        training_end="fit()",
         driver="the script",
-        in_force="at trainer.fit()",
+        settings_phrase="at trainer.fit()",
         retries="the retries that Ray Train may use; a script's own are replaced",
         save="commit",
-        saved="committed",
-        whole="what was committed",
-        ended="committed",
+        saved_verb="committed",
+        complete_saves="what was committed",
+        epoch_ended_verb="committed",
         end_of_epoch="the report of epoch",
-        does="report",
+        save_action="report",
     ),
     package="ray",
     extra="ray",
-    has=frozenset({"reports", "cluster", "call", "driver", "budget"}),
+    parts=frozenset({"reports", "cluster", "call", "driver", "budget"}),
     budgets=("failures", "preemptions"),
     settings={"failures": "max_failures", "preemptions": "max_preemption_failures"},
     counted_by="controller",
     restarts=("launcher", "command"),
     has_spare_nodes=True,
-    sizes_itself=True,
-    usual_workers=2,
-    cluster=("nodes", "cpus_per_node", "address", "storage", "reclaim_by", "metadata"),
-    lacks=("epoch_steps", *OF_SLURM),
-    options=("--address", "--storage", "--fit"),
+    sets_worker_count=True,
+    default_workers=2,
+    cluster_fields=("nodes", "cpus_per_node", "address", "storage", "reclaim_by", "metadata"),
+    missing_job_fields=("epoch_steps", *OF_SLURM),
+    audit_options=("--address", "--storage", "--fit"),
     keeps_spelling=False,
 )
 _TORCHRUN = LauncherFacts(
@@ -175,25 +175,25 @@ _TORCHRUN = LauncherFacts(
         product="torchrun",
         controller="torchrun's agent",
         call="torchrun",
-        end="the last worker's end",
+        training_end="the last worker's end",
         driver="torchrun's agent",
-        in_force="under torchrun",
+        settings_phrase="under torchrun",
         retries="torchrun's --max-restarts",
     ),
     package="torch",
     extra=None,
-    has=frozenset({"budget"}),
+    parts=frozenset({"budget"}),
     budgets=("failures",),
     settings=dict.fromkeys(("failures", "preemptions"), "--max-restarts"),
     counted_by="each agent",
     restarts=("launcher", "command"),
     has_spare_nodes=False,
-    sizes_itself=False,
-    usual_workers=2,
+    sets_worker_count=False,
+    default_workers=2,
     leaves_threads="of one rank",  # it sets OMP_NUM_THREADS for several
-    cluster=("nodes", "metadata"),
-    lacks=(*OF_RAY, *OF_SLURM),
-    options=("--epoch-steps", "--nodes"),
+    cluster_fields=("nodes", "metadata"),
+    missing_job_fields=(*OF_RAY, *OF_SLURM),
+    audit_options=("--epoch-steps", "--nodes"),
     shutdown_s=30.0,
     meeting_s=90.0,
 )
@@ -204,25 +204,25 @@ _PYTHON = LauncherFacts(
         product="torch",
         controller="chaos",
         call="the command",
-        end="the command's end",
+        training_end="the command's end",
         driver="the command",
-        in_force="as the command is started",
+        settings_phrase="as the command is started",
         retries="how often the command is started again",
     ),
     package="torch",
     extra=None,
-    has=frozenset({"driver", "budget"}),
+    parts=frozenset({"driver", "budget"}),
     budgets=("failures",),
     settings=dict.fromkeys(("failures", "preemptions"), "max_failures"),
     counted_by="chaos",
     restarts=("command",),
     has_spare_nodes=False,
-    sizes_itself=True,
-    usual_workers=1,
+    sets_worker_count=True,
+    default_workers=1,
     leaves_threads="yes",
-    cluster=("metadata",),
-    lacks=(*OF_RAY, *OF_SLURM, "min_workers"),
-    options=("--epoch-steps",),
+    cluster_fields=("metadata",),
+    missing_job_fields=(*OF_RAY, *OF_SLURM, "min_workers"),
+    audit_options=("--epoch-steps",),
     shutdown_s=35.0,
     states_ports=True,
 )
@@ -233,47 +233,47 @@ _SLURM = LauncherFacts(
         product="torch",
         controller="slurmctld",
         call="the job",
-        end="the job's end",
+        training_end="the job's end",
         driver="the job",
-        in_force="under Slurm",
+        settings_phrase="under Slurm",
         retries="how often Slurm requeues the job",
-        failed="ended as",
+        failure_verb="ended as",
     ),
     package="torch",
     extra=None,
-    has=frozenset({"queue"}),
+    parts=frozenset({"queue"}),
     budgets=(),
     settings=dict.fromkeys(("failures", "preemptions"), "--requeue"),
     counted_by="controller",
     restarts=("launcher",),
     has_spare_nodes=False,
-    sizes_itself=True,
-    usual_workers=2,
-    cluster=("nodes", "address", "preempt_mode"),
-    lacks=(*OF_RAY, "failure", "module"),
-    options=("--epoch-steps", "--grace"),
+    sets_worker_count=True,
+    default_workers=2,
+    cluster_fields=("nodes", "address", "preempt_mode"),
+    missing_job_fields=(*OF_RAY, "failure", "module"),
+    audit_options=("--epoch-steps", "--grace"),
     shutdown_s=30.0,
     meeting_s=60.0,
     returns_preempted=True,
-    begins_again_by_requeue=True,
+    restarts_by_requeue=True,
     requeue_s=7.0,
     states_ports=True,
 )
-FACTS: Mapping[Launcher, LauncherFacts] = {
+LAUNCHER_FACTS: Mapping[Launcher, LauncherFacts] = {
     facts.name: facts for facts in (_RAY, _TORCHRUN, _PYTHON, _SLURM)
 }
 #: The launcher of a scenario that names none.
-USUAL: Launcher = "ray"
+DEFAULT_LAUNCHER: Launcher = "ray"
 
 
-def launcher_named(name: object) -> Launcher:
+def find_launcher(name: object) -> Launcher:
     """Return the launcher of this name; the usual one, where none has it.
 
     In an event of a call, a launcher that is a command names itself as the trainer.
     """
-    return next((launcher for launcher in FACTS if launcher == name), USUAL)
+    return next((launcher for launcher in LAUNCHER_FACTS if launcher == name), DEFAULT_LAUNCHER)
 
 
-def line_of_job(launcher: Launcher) -> str:
+def build_launcher_line(launcher: Launcher) -> str:
     """Return the line of a scenario's `job` that names a launcher; none for the usual one."""
-    return "" if launcher == USUAL else f"  launcher: {launcher}\n"
+    return "" if launcher == DEFAULT_LAUNCHER else f"  launcher: {launcher}\n"

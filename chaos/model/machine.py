@@ -14,7 +14,7 @@ class Machine:
     ray: str | None
     torch: str | None
     #: the programs of a local Slurm that are missing
-    lacking_of_slurm: tuple[str, ...]
+    missing_slurm_programs: tuple[str, ...]
     #: of chaos, by name
     extras: dict[str, str | None]
     cpus: int
@@ -26,5 +26,5 @@ class Machine:
     can_listen: bool
     can_signal: bool
     #: None where lanes can have views of their own (`processes.view`)
-    why_no_views: str | None
+    view_problem: str | None
     clock_back_ns: int

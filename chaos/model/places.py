@@ -7,7 +7,7 @@ in order. A type checker tells them apart where bare tuples of numbers could be 
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class TrainingPlace(NamedTuple):
     """A place in training: `step` steps of `epoch` are done, and the next one is to come."""
 
     epoch: int
@@ -17,7 +17,7 @@ class Place(NamedTuple):
         return f"epoch {self.epoch}, step {self.step}"
 
 
-START = Place(0, 0)
+START = TrainingPlace(0, 0)
 
 
 class RankEpoch(NamedTuple):
@@ -53,7 +53,7 @@ class StatePlace(NamedTuple):
     moment: str
 
 
-class FloatPlace(NamedTuple):
+class OpenEndedPlace(NamedTuple):
     """A place that may lie between two steps, or at infinity: after the last one of its epoch.
 
     An epoch's metrics are after its last step. A model that differs as a rank enters training after

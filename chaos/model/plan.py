@@ -32,13 +32,13 @@ class Op(PlacedFault):
     absent: AbsentFault | None = None
 
     @classmethod
-    def of(cls, index: int, entry: FaultEntry) -> Self:
+    def from_entry(cls, index: int, entry: FaultEntry) -> Self:
         """Return an entry of a scenario, in which nothing is left to draw, as op `index`."""
         assert not entry.is_drawn
         return cls(index=index, **{name: getattr(entry, name) for name in PlacedFault.model_fields})
 
-    def _named(self) -> list[str]:
-        return [*super()._named(), *([self.absent.kind] if self.absent else [])]
+    def _list_fault_names(self) -> list[str]:
+        return [*super()._list_fault_names(), *([self.absent.kind] if self.absent else [])]
 
     @property
     def fault(self) -> Fault:
@@ -114,45 +114,43 @@ class Plan(Record):
     baselines: tuple[str, ...] = ()
 
     @property
-    def needs_backend(self) -> BackendName | None:
+    def required_backend(self) -> BackendName | None:
         """The one backend that can show it; None: any. A cluster's nodes share this host's disk."""
-        has_disks: BackendName | None = "fork" if self.job.facts.has_spare_nodes else None
-        is_on_disks = self.storage or any(op.fault.needs_disks for op in self.ops)
-        return self.job.needs_backend or (has_disks if is_on_disks else None)
+        disk_backend: BackendName | None = "fork" if self.job.facts.has_spare_nodes else None
+        needs_disks = self.storage or any(op.fault.needs_disks for op in self.ops)
+        return self.job.needs_backend or (disk_backend if needs_disks else None)
 
     @property
     def has_cluster(self) -> bool:
         """Whether it runs on a cluster, which may be one that chaos did not start."""
-        return self.backend != "fork" and "address" in self.job.facts.cluster
+        return self.backend != "fork" and "address" in self.job.facts.cluster_fields
 
     @property
-    def waits_among_others(self) -> bool:
+    def has_shared_queue(self) -> bool:
         """Whether the job waits for its nodes in a queue with others' jobs, which may take long."""
         return self.shape.address is not None and not self.job.facts.lacks_part("queue")
 
-    def storage_ops(self, *, of_objects: bool) -> tuple[Op, ...]:
+    def select_storage_ops(self, *, own_objects: bool) -> tuple[Op, ...]:
         """Return the faults of storage: of objects that the job puts itself, or of all else."""
-        every = (op for op in self.ops if op.fault.family == "storage")
-        return tuple(op for op in every if op.is_of_own_object == of_objects)
+        storage_faults = (op for op in self.ops if op.fault.family == "storage")
+        return tuple(op for op in storage_faults if op.is_own_object_fault == own_objects)
 
     @property
-    def draws_nothing(self) -> bool:
+    def has_empty_draw(self) -> bool:
         """Whether the seed was to decide of faults, and none came of it."""
         return self.is_drawn and not self.ops
 
-    def baseline(self) -> "Plan":
+    def build_baseline_plan(self) -> "Plan":
         """Return the plan of the same job and seed without faults and special expectations.
 
         Where a restart may continue from any step, state is watched at every step.
         """
-        by_steps = self.expect.align == "steps"
-        watch = self.watch.model_copy(update={"entries": "steps"}) if by_steps else self.watch
-        return self.model_copy(
-            update={
-                "scenario": f"baseline of {self.scenario}",
-                "slug": f"{self.slug}-baseline",
-                "ops": (),
-                "expect": Expect(),
-                "watch": watch,
-            }
+        is_step_aligned = self.expect.align == "steps"
+        watch = self.watch.replace(entries="steps") if is_step_aligned else self.watch
+        return self.replace(
+            scenario=f"baseline of {self.scenario}",
+            slug=f"{self.slug}-baseline",
+            ops=(),
+            expect=Expect(),
+            watch=watch,
         )

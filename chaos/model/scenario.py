@@ -11,12 +11,12 @@ from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_
 
 from chaos.faults.base import PLATFORMS, Platform
 from chaos.faults.world import WHO_HAS
-from chaos.model.arguments import Arguments, restarted
+from chaos.model.arguments import Arguments, merge_restart_args
 from chaos.model.bounds import Bound, Charges, Tolerance
 from chaos.model.draws import Lifetimes
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts, Restart
-from chaos.model.trigger import IN_A_SAVE, AtMoment, AtStart, AtState
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, LauncherFacts, Restart
+from chaos.model.trigger import SAVE_MOMENTS, AtMoment, AtStart, AtState
 from chaos.model.watch import Watch
 from chaos.record import Record
 
@@ -45,7 +45,7 @@ class Retention(Record):
 
 SOURCES = ("script", "module", "train_loop")  # the fields that name the code, one of which is given
 _NEEDS_RAY = "job.{} needs Ray Train, and job.launcher is {}"
-_WHY_NOT_IN_JOB = {
+_JOB_FIELD_PROBLEMS = {
     "train_loop": "job.launcher {1} starts a script: write job.script or job.module",
     "epoch_steps": "job.epoch_steps is for jobs without Ray: with Ray Train a report ends an epoch",
     "failure": "job.failure: {1} counts no restarts of a job",
@@ -66,7 +66,7 @@ class Job(Record):
     """
 
     launcher: Launcher = Field(
-        default=USUAL,
+        default=DEFAULT_LAUNCHER,
         description="`torchrun`: a script that knows nothing of Ray, started by torchrun on this "
         "machine with `workers` processes; `failure.max_failures` is its `--max-restarts`. "
         "`python`: a script that trains alone, or in `workers` processes that it starts itself; "
@@ -157,7 +157,7 @@ class Job(Record):
     )
 
     @model_validator(mode="after")
-    def _is_one_job(self) -> Self:
+    def _validate_source(self) -> Self:
         if [getattr(self, name) is None for name in SOURCES].count(False) != 1:
             raise ValueError(f"job needs one of {', '.join(SOURCES)}")
         if self.train_loop is not None and not isinstance(self.args, dict):
@@ -167,15 +167,17 @@ class Job(Record):
         return self
 
     @model_validator(mode="after")
-    def _suits_its_launcher(self) -> Self:
+    def _validate_launcher_fields(self) -> Self:
         fields = type(self).model_fields
-        for name in self.facts.lacks:
+        for name in self.facts.missing_job_fields:
             if getattr(self, name) != fields[name].default:
-                raise ValueError(_WHY_NOT_IN_JOB.get(name, _NEEDS_RAY).format(name, self.launcher))
+                raise ValueError(
+                    _JOB_FIELD_PROBLEMS.get(name, _NEEDS_RAY).format(name, self.launcher)
+                )
         return self
 
     @model_validator(mode="after")
-    def _can_begin_again(self) -> Self:
+    def _validate_restart(self) -> Self:
         if self.restart not in (None, *self.facts.restarts):
             raise ValueError(
                 f"job.restart {self.restart}: {self.launcher} has no retries of its own, and "
@@ -191,16 +193,16 @@ class Job(Record):
 
     @property
     def facts(self) -> LauncherFacts:
-        return FACTS[self.launcher].started_by(self.restart)
+        return LAUNCHER_FACTS[self.launcher].apply_restart(self.restart)
 
     @property
     def restarts_by_command(self) -> bool:
         """Whether its command is started once more after a failure, and not by its launcher."""
-        return (self.restart or FACTS[self.launcher].restarts[0]) == "command"
+        return (self.restart or LAUNCHER_FACTS[self.launcher].restarts[0]) == "command"
 
-    def args_at(self, start: int) -> Arguments:
+    def build_start_args(self, start: int) -> Arguments:
         """Return the arguments of a start of the script, counted from 0."""
-        return restarted(self.args, self.restart_args) if start else self.args
+        return merge_restart_args(self.args, self.restart_args) if start else self.args
 
     @property
     def num_workers(self) -> int | tuple[int, int]:
@@ -260,7 +262,7 @@ class ClusterShape(Record):
     )
 
     @model_validator(mode="after")
-    def _has_what_a_cluster_of_its_kind_has(self) -> Self:
+    def _validate_cluster_fields(self) -> Self:
         if self.metadata is not None and self.address is not None:
             raise ValueError(
                 "cluster.metadata is served on this machine, and cluster.address names others"
@@ -274,13 +276,13 @@ class ClusterShape(Record):
 
     @field_validator("reclaim_by")
     @classmethod
-    def _names_a_platform(cls, text: str | None) -> str | None:
+    def _validate_platform(cls, text: str | None) -> str | None:
         if text is not None:
-            platform_in(text)
+            parse_platform(text)
         return text
 
 
-_PLACES: dict[Platform, str] = {
+_PLATFORM_LOCATIONS: dict[Platform, str] = {
     "local": "",
     "kubernetes": "NAMESPACE",
     "aws": "TEMPLATE",
@@ -289,22 +291,27 @@ _PLACES: dict[Platform, str] = {
 }
 
 
-def platform_in(text: str) -> tuple[Platform, str]:
+def parse_platform(text: str) -> tuple[Platform, str]:
     """Return a platform and the place of its machines, as in `kubernetes:jobs`.
 
     Raises `ValueError` with the platform that was probably meant, or with the form of its place.
     """
-    name, _, place = text.partition(":")
-    platform = next((known for known in PLATFORMS if known == name), None)
+    name, _, location = text.partition(":")
+    platform = next((candidate for candidate in PLATFORMS if candidate == name), None)
     if platform is None:
-        meant = get_close_matches(name.lower(), PLATFORMS, n=1)
-        hint = f"did you mean {meant[0]}?" if meant else f"known: {', '.join(PLATFORMS)}"
+        close_names = get_close_matches(name.lower(), PLATFORMS, n=1)
+        hint = (
+            f"did you mean {close_names[0]}?" if close_names else f"known: {', '.join(PLATFORMS)}"
+        )
         raise ValueError(f"there is no platform {name!r}: {hint}")
-    form, given = (words.split("/") if words else [] for words in (_PLACES[platform], place))
-    if len(given) != len(form) or not all(given):
-        written = f"{platform}:{_PLACES[platform]}".rstrip(":")
-        raise ValueError(f"this platform is written {written}, got {text!r}")
-    return platform, place
+    expected_parts, location_parts = (
+        parts_text.split("/") if parts_text else []
+        for parts_text in (_PLATFORM_LOCATIONS[platform], location)
+    )
+    if len(location_parts) != len(expected_parts) or not all(location_parts):
+        expected_form = f"{platform}:{_PLATFORM_LOCATIONS[platform]}".rstrip(":")
+        raise ValueError(f"this platform is written {expected_form}, got {text!r}")
+    return platform, location
 
 
 class Expect(Record):
@@ -396,7 +403,7 @@ class Expect(Record):
         return self.loss_tolerance is None and self.band is None
 
     @model_validator(mode="after")
-    def _goes_together(self) -> Self:
+    def _validate_combination(self) -> Self:
         if self.loss_tolerance is not None and self.band is not None:
             raise ValueError("expect has either loss_tolerance or band")
         if self.check is not None and self.verdict == "pass":
@@ -463,46 +470,50 @@ class Scenario(Record):
     limits: Limits = Limits()
 
     @model_validator(mode="after")
-    def _strikes_one_trial_where_it_can(self) -> Self:
+    def _validate_trial(self) -> Self:
         if self.job.trial is None:
             return self
         if self.cluster.address is not None:
             raise ValueError("job.trial needs a cluster that chaos starts: leave cluster.address")
-        ending = next((entry for entry in self.faults if entry.fault.ends_driver), None)
-        if ending is not None:
-            raise ValueError(f"{ending.kind} ends an experiment with all its trials, not job.trial")
-        return self
-
-    @model_validator(mode="after")
-    def _has_two_drivers_at_most(self) -> Self:
-        starting = next((entry for entry in self.faults if entry.fault.starts_driver), None)
-        if starting is None:
-            return self
-        # The effect of another fault on a driver that gives way would be hidden with it.
-        others = [entry.kind for entry in self.faults if entry is not starting]
-        others += ["lifetimes"] if self.lifetimes is not None else []
-        others += ["job.trial"] if self.job.trial is not None else []
-        others += ["job.restart: command"] if self.job.restarts_by_command else []
-        if others:
+        driver_fault = next((entry for entry in self.faults if entry.fault.ends_driver), None)
+        if driver_fault is not None:
             raise ValueError(
-                f"{starting.kind} is the one fault of its scenario, without {others[0]}"
+                f"{driver_fault.kind} ends an experiment with all its trials, not job.trial"
             )
         return self
 
     @model_validator(mode="after")
-    def _has_one_kind_of_nodes(self) -> Self:
-        drains = {entry.fault.needs_drain_s for entry in self.faults} - {None}
-        if len(drains) > 1:
-            times = " and ".join(f"{s:g} s" for s in sorted(s for s in drains if s is not None))
+    def _validate_driver_faults(self) -> Self:
+        driver_fault = next((entry for entry in self.faults if entry.fault.starts_driver), None)
+        if driver_fault is None:
+            return self
+        # The effect of another fault on a driver that gives way would be hidden with it.
+        conflicts = [entry.kind for entry in self.faults if entry is not driver_fault]
+        conflicts += ["lifetimes"] if self.lifetimes is not None else []
+        conflicts += ["job.trial"] if self.job.trial is not None else []
+        conflicts += ["job.restart: command"] if self.job.restarts_by_command else []
+        if conflicts:
+            raise ValueError(
+                f"{driver_fault.kind} is the one fault of its scenario, without {conflicts[0]}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _validate_drain_times(self) -> Self:
+        drain_times = {entry.fault.needs_drain_s for entry in self.faults} - {None}
+        if len(drain_times) > 1:
+            times = " and ".join(
+                f"{s:g} s" for s in sorted(s for s in drain_times if s is not None)
+            )
             raise ValueError(f"the nodes of one cluster drain for one time, and not for {times}")
         return self
 
     @model_validator(mode="after")
-    def _has_equal_nodes_with_agents(self) -> Self:
+    def _validate_agent_nodes(self) -> Self:
         nodes = self.cluster.nodes or 1
         if self.job.facts.has_spare_nodes:
             return self
-        workers, least, name = self.job.workers, self.job.min_workers, self.job.launcher
+        workers, min_workers, name = self.job.workers, self.job.min_workers, self.job.launcher
         if nodes > 1 and self.job.restarts_by_command:
             raise ValueError("job.restart: command starts one node again: leave cluster.nodes")
         if workers % nodes:
@@ -510,22 +521,23 @@ class Scenario(Record):
                 f"each of {name}'s agents starts as many workers: {workers} are no multiple of "
                 f"cluster.nodes ({nodes})"
             )
-        if least is not None and least % (workers // nodes):
+        if min_workers is not None and min_workers % (workers // nodes):
             raise ValueError(
-                f"job.min_workers ({least}) must be a multiple of the {workers // nodes} workers "
+                f"job.min_workers ({min_workers}) must be a multiple of the {workers // nodes} "
+                f"workers "
                 f"that each of {name}'s agents starts: `cluster: {{nodes: N}}`"
             )
         return self
 
     @model_validator(mode="after")
-    def _needs_what_its_launcher_has(self) -> Self:
-        facts, lacks = self.job.facts, f"needs Ray Train, and job.launcher is {self.job.launcher}"
-        kept = {name: getattr(self.cluster, name) for name in facts.cluster}
-        if self.cluster != self.cluster.model_construct(**kept):
-            names = " and ".join(f"`{name}`" for name in facts.cluster) or "nothing"
+    def _validate_launcher_needs(self) -> Self:
+        facts, problem = self.job.facts, f"needs Ray Train, and job.launcher is {self.job.launcher}"
+        cluster_values = {name: getattr(self.cluster, name) for name in facts.cluster_fields}
+        if self.cluster != self.cluster.model_construct(**cluster_values):
+            names = " and ".join(f"`{name}`" for name in facts.cluster_fields) or "nothing"
             raise ValueError(f"of cluster, {facts.name} has {names}: leave the rest out")
         if self.expect.jit_checkpoint and facts.lacks_part("cluster"):
-            raise ValueError(f"expect.jit_checkpoint {lacks}")
+            raise ValueError(f"expect.jit_checkpoint {problem}")
         if not self.watch.files and facts.lacks_part("reports"):
             raise ValueError(
                 f"with job.launcher {facts.name} a resume shows in files: leave watch.files"
@@ -533,27 +545,33 @@ class Scenario(Record):
         return self
 
     @model_validator(mode="after")
-    def _has_faults_of_its_launcher(self) -> Self:
+    def _validate_launcher_faults(self) -> Self:
         facts = self.job.facts
         has_one_node = not facts.has_spare_nodes and (self.cluster.nodes or 1) == 1
         for entry in self.faults:
-            why = _lacking(entry, facts)
-            if why is not None:
-                of_own = entry.fault.for_own_files
-                rather = f"; for a file that the job saves itself, write {of_own}" if of_own else ""
-                raise ValueError(f"{why}, and job.launcher is {facts.name}{rather}")
-            is_lent = facts.returns_preempted and entry.fault.is_announced
-            fits = entry.fault.family == "node" and (facts.loses_nodes or is_lent)
-            if entry.fault.family in {"node", "capacity"} and has_one_node and not fits:
-                how = f"write `cluster: {{nodes: N}}`, one of {facts.name}'s agents for each"
-                if "nodes" not in (facts.cluster):
-                    how = f"with job.launcher {facts.name} there is one"
-                raise ValueError(f"{entry.kind} needs several nodes: {how}")
+            lack = _describe_lack(entry, facts)
+            if lack is not None:
+                own_file_fault = entry.fault.own_file_fault
+                suggestion = (
+                    f"; for a file that the job saves itself, write {own_file_fault}"
+                    if own_file_fault
+                    else ""
+                )
+                raise ValueError(f"{lack}, and job.launcher is {facts.name}{suggestion}")
+            is_returned_node = facts.returns_preempted and entry.fault.is_announced
+            is_supported = entry.fault.family == "node" and (
+                facts.can_lose_nodes or is_returned_node
+            )
+            if entry.fault.family in {"node", "capacity"} and has_one_node and not is_supported:
+                hint = f"write `cluster: {{nodes: N}}`, one of {facts.name}'s agents for each"
+                if "nodes" not in (facts.cluster_fields):
+                    hint = f"with job.launcher {facts.name} there is one"
+                raise ValueError(f"{entry.kind} needs several nodes: {hint}")
         return self
 
     @field_validator("marks")
     @classmethod
-    def _are_names(cls, marks: tuple[str, ...]) -> tuple[str, ...]:
+    def _validate_marks(cls, marks: tuple[str, ...]) -> tuple[str, ...]:
         for mark in marks:
             if not mark.isidentifier() or mark.startswith("_") or iskeyword(mark):
                 raise ValueError(f"a mark must be a name such as slow, got {mark!r}")
@@ -561,26 +579,26 @@ class Scenario(Record):
 
 
 # Of a job that reports nothing: it evaluates its model, and saves files of its own.
-_MOMENTS_WITHOUT_REPORTS = ("validating", *IN_A_SAVE)
+_MOMENTS_WITHOUT_REPORTS = ("validating", *SAVE_MOMENTS)
 
 
-def _lacking(entry: FaultEntry, facts: LauncherFacts) -> str | None:
+def _describe_lack(entry: FaultEntry, facts: LauncherFacts) -> str | None:
     """Return in words what a fault, or its place, needs and a launcher does not have; or None."""
-    if entry.is_of_own_object:
+    if entry.is_own_object_fault:
         return None
-    needs = entry.fault.needs
-    if needs is not None and facts.lacks_part(needs):
-        what = str(entry.fault) if entry.fault.family == "worker" else entry.kind
-        return f"{what} needs {WHO_HAS.get(needs, 'Ray Train')}"
-    place = _lacking_place(entry.at, facts)
-    return None if place is None else f"{place} needs Ray Train"
+    needed_part = entry.fault.needs
+    if needed_part is not None and facts.lacks_part(needed_part):
+        subject = str(entry.fault) if entry.fault.family == "worker" else entry.kind
+        return f"{subject} needs {WHO_HAS.get(needed_part, 'Ray Train')}"
+    trigger_lack = _describe_trigger_lack(entry.at, facts)
+    return None if trigger_lack is None else f"{trigger_lack} needs Ray Train"
 
 
-def _lacking_place(at: object, facts: LauncherFacts) -> str | None:
-    if isinstance(at, AtMoment) and at.moment not in _MOMENTS_WITHOUT_REPORTS:
-        return f"moment: {at.moment}" if facts.lacks_part("reports") else None
+def _describe_trigger_lack(trigger: object, facts: LauncherFacts) -> str | None:
+    if isinstance(trigger, AtMoment) and trigger.moment not in _MOMENTS_WITHOUT_REPORTS:
+        return f"moment: {trigger.moment}" if facts.lacks_part("reports") else None
     if facts.lacks_part("cluster"):
-        if isinstance(at, AtState):
-            return f"state: {at.state}"
-        return "at_launch" if isinstance(at, AtStart) and at.at_launch else None
+        if isinstance(trigger, AtState):
+            return f"state: {trigger.state}"
+        return "at_launch" if isinstance(trigger, AtStart) and trigger.at_launch else None
     return None

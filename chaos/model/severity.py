@@ -13,6 +13,6 @@ Severity: TypeAlias = Literal["wrong result", "work lost", "not reproducible", "
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
-def worst(found: Iterable[Severity]) -> Severity | None:
+def find_worst_severity(severities: Iterable[Severity]) -> Severity | None:
     """Return the gravest of some severities, None of none."""
-    return min(found, key=SEVERITIES.index, default=None)
+    return min(severities, key=SEVERITIES.index, default=None)

@@ -65,10 +65,10 @@ class RunSummary(Record):
     @property
     def goodput(self) -> float | None:
         """The productive part of the wall time, None where it was not recorded."""
-        return goodput(self.phases_s)
+        return compute_goodput(self.phases_s)
 
 
-def goodput(phases_s: Mapping[str, float]) -> float | None:
+def compute_goodput(phases_s: Mapping[str, float]) -> float | None:
     """Return the productive part of the seconds of all phases, None if there are none."""
     wall_s = sum(phases_s.values())
     return phases_s.get("productive", 0.0) / wall_s if wall_s else None
@@ -93,14 +93,14 @@ class SuiteSummary(Record):
         """The scenario file, or the folder of all of them, and the project that it is in."""
         files = {run.file for run in self.runs}
         try:
-            common = posixpath.commonpath([posixpath.dirname(file) for file in files])
+            common_folder = posixpath.commonpath([posixpath.dirname(file) for file in files])
         except ValueError:  # no file, or some are relative and others are not
-            common = ""
-        where = min(files) if len(files) == 1 else common
-        return " · ".join(filter(None, (self.project, where))) or "chaos"
+            common_folder = ""
+        common_path = min(files) if len(files) == 1 else common_folder
+        return " · ".join(filter(None, (self.project, common_path))) or "chaos"
 
 
-class Changed(NamedTuple):
+class SuiteChanges(NamedTuple):
     """The scenarios that stand otherwise than in an earlier suite, by name."""
 
     failing: tuple[str, ...]
@@ -111,28 +111,33 @@ class Changed(NamedTuple):
     still: int
 
 
-def changed(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Changed:
+def compare_suites(
+    earlier_runs: Sequence[RunSummary], later_runs: Sequence[RunSummary]
+) -> SuiteChanges:
     """Return what has changed from one suite to another, of scenarios that ran in the latter."""
-    was, now = gravest(before), gravest(after)
-    failing, undecided, mended, new, still = [], [], [], [], 0
-    for key, standing in now.items():
-        if key not in was:
+    earlier_standings, later_standings = (
+        find_gravest_standings(earlier_runs),
+        find_gravest_standings(later_runs),
+    )
+    failing, undecided, mended, new, still_failing = [], [], [], [], 0
+    for key, standing in later_standings.items():
+        if key not in earlier_standings:
             new.append(key.scenario)
         elif standing in FAILING:
-            still += was[key] in FAILING
-            failing += [] if was[key] in FAILING else [key.scenario]
+            still_failing += earlier_standings[key] in FAILING
+            failing += [] if earlier_standings[key] in FAILING else [key.scenario]
         elif standing == "undecided":
-            undecided += [] if was[key] == "undecided" else [key.scenario]
-        elif was[key] != "expected":
+            undecided += [] if earlier_standings[key] == "undecided" else [key.scenario]
+        elif earlier_standings[key] != "expected":
             mended.append(key.scenario)
-    return Changed(tuple(failing), tuple(undecided), tuple(mended), tuple(new), still)
+    return SuiteChanges(tuple(failing), tuple(undecided), tuple(mended), tuple(new), still_failing)
 
 
-def gravest(runs: Sequence[RunSummary]) -> dict[ScenarioKey, Standing]:
+def find_gravest_standings(runs: Sequence[RunSummary]) -> dict[ScenarioKey, Standing]:
     """Return the gravest standing of each scenario that was not skipped."""
-    found: dict[ScenarioKey, Standing] = {}
+    standings: dict[ScenarioKey, Standing] = {}
     for run in runs:
         if run.standing != "skipped":
-            known = found.get(run.key, run.standing)
-            found[run.key] = min(known, run.standing, key=GRAVEST_FIRST.index)
-    return found
+            earlier_standing = standings.get(run.key, run.standing)
+            standings[run.key] = min(earlier_standing, run.standing, key=GRAVEST_FIRST.index)
+    return standings

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from posixpath import dirname, join, normpath
 from typing import Self
 
-from chaos.model.paths import is_below, is_of_a_node
+from chaos.model.paths import is_in_folder, is_node_path
 from chaos.model.plan import Plan
 from chaos.model.scenario import Tier
 
@@ -20,35 +20,41 @@ class Tiers:
     reports in them, which every node has.
     """
 
-    named: Mapping[str, Tier]
+    tier_by_folder: Mapping[str, Tier]
     #: folders that every node has
-    shared: tuple[str, ...]
+    shared_folders: tuple[str, ...]
 
     @classmethod
-    def of(cls, plan: Plan, *shared: str, real: Callable[[str], str] = normpath) -> Self:
+    def from_plan(
+        cls, plan: Plan, *more_folders: str, normalize: Callable[[str], str] = normpath
+    ) -> Self:
         """Return the tiers of a plan's job, with more folders that are shared.
 
-        `real` is how a folder is written in the paths that are asked for.
+        `normalize` tells how a folder is written in the paths that are asked for.
         """
         script = () if plan.job.script is None else (dirname(plan.job.script),)
         reports = () if plan.confined is None else (plan.confined.folder,)
-        every = {real(folder) for folder in (plan.cwd, *script, *reports, *shared)} - {*HOSTS}
+        all_shared = {
+            normalize(folder) for folder in (plan.cwd, *script, *reports, *more_folders)
+        } - {*HOSTS}
         # The folder of a command is where production has it, too: on a disk that stays.
-        every |= {real(plan.cwd)} if plan.job.facts.restarts_elsewhere else set()
-        named = {real(join(plan.cwd, path)): tier for path, tier in plan.storage.items()}
-        return cls(named, tuple(sorted(every)))
+        all_shared |= {normalize(plan.cwd)} if plan.job.facts.restarts_elsewhere else set()
+        tier_by_folder = {
+            normalize(join(plan.cwd, path)): tier for path, tier in plan.storage.items()
+        }
+        return cls(tier_by_folder, tuple(sorted(all_shared)))
 
-    def of_file(self, path: str) -> Tier:
+    def find_tier(self, path: str) -> Tier:
         """Return the tier of an absolute path."""
-        if (folder := self.naming(path)) is not None:
-            return self.named[folder]
-        if is_of_a_node(path):
+        if (folder := self.find_named_folder(path)) is not None:
+            return self.tier_by_folder[folder]
+        if is_node_path(path):
             return "node"
-        if any(is_below(path, folder) for folder in self.shared):
+        if any(is_in_folder(path, folder) for folder in self.shared_folders):
             return "shared"
-        return "node" if any(is_below(path, folder) for folder in HOSTS) else "shared"
+        return "node" if any(is_in_folder(path, folder) for folder in HOSTS) else "shared"
 
-    def naming(self, path: str) -> str | None:
+    def find_named_folder(self, path: str) -> str | None:
         """Return the innermost named folder, or file, that holds a path."""
-        holding = (named for named in self.named if is_below(path, named))
-        return max(holding, key=len, default=None)
+        matching_folders = (folder for folder in self.tier_by_folder if is_in_folder(path, folder))
+        return max(matching_folders, key=len, default=None)

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Discriminator, Field, NonNegativeInt, PositiveInt, Tag, model_validator
 
-from chaos.model.paths import DRAWN_NAME, NAME_BY_CONTENT
+from chaos.model.paths import NAME_BY_CONTENT, TEMPFILE_NAME
 from chaos.record import Record
 
 Moment: TypeAlias = Literal[
@@ -33,7 +33,7 @@ Moment: TypeAlias = Literal[
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
 PARTS_MAX = 6  # of the end of a path that is compared with others
 # Those inside a save of the job's own.
-IN_A_SAVE: tuple[Moment, ...] = (
+SAVE_MOMENTS: tuple[Moment, ...] = (
     "saving",
     "making",
     "opening",
@@ -44,7 +44,7 @@ IN_A_SAVE: tuple[Moment, ...] = (
     "completing",
 )
 # Those of an object in a store: its request is about to be sent.
-OF_AN_OBJECT: tuple[Moment, ...] = ("putting", "completing")
+OBJECT_MOMENTS: tuple[Moment, ...] = ("putting", "completing")
 
 
 # The key that distinguishes one kind of place from the others.
@@ -92,7 +92,10 @@ class AtStep(Record):
     rank: NonNegativeInt | None = Field(default=None, description=ANY_RANK)
 
     def __str__(self) -> str:
-        return f"epoch {self.epoch}, step {self.step}{_in(self.attempt)}, rank {self.rank}"
+        return (
+            f"epoch {self.epoch}, step {self.step}{_describe_attempt(self.attempt)}, rank "
+            f"{self.rank}"
+        )
 
 
 class AtMoment(Record):
@@ -122,28 +125,31 @@ class AtMoment(Record):
     rank: NonNegativeInt | None = Field(default=None, description=ANY_RANK)
 
     @model_validator(mode="after")
-    def _has_files(self) -> "AtMoment":
-        if self.path is not None and self.moment not in IN_A_SAVE:
-            raise ValueError(f"path is for the moments {', '.join(IN_A_SAVE)}")
+    def _validate_path(self) -> "AtMoment":
+        if self.path is not None and self.moment not in SAVE_MOMENTS:
+            raise ValueError(f"path is for the moments {', '.join(SAVE_MOMENTS)}")
         return self
 
-    def is_of(self, path: str) -> bool:
+    def matches_path(self, path: str) -> bool:
         """Return whether a file is one that it names, or would be if it named none."""
         return self.path is None or PurePosixPath(path).match(self.path)
 
     def __str__(self) -> str:
         file = "" if self.path is None else f" {self.path}"
-        return f"epoch {self.epoch}, {self.moment}{file}{_in(self.attempt)}, rank {self.rank}"
+        return (
+            f"epoch {self.epoch}, {self.moment}{file}{_describe_attempt(self.attempt)}, rank "
+            f"{self.rank}"
+        )
 
 
-class Unplaced(Record):
+class UnplacedTrigger(Record):
     """A place before, beside or between the epochs and steps: it waits for no commit."""
 
     epoch: ClassVar[int] = 0
     step: ClassVar[int] = 0
 
 
-class AtRecovery(Unplaced):
+class AtRecovery(UnplacedTrigger):
     """In the attempt after the one that another op hit, before its first step is done.
 
     `start`: the train function begins, and has neither read its checkpoint nor made a step.
@@ -161,11 +167,11 @@ class AtRecovery(Unplaced):
     rank: NonNegativeInt | None = Field(default=None, description=ANY_RANK)
 
     def __str__(self) -> str:
-        by_then = "" if self.stage == "start" else f", {self.stage}"
-        return f"the recovery from op {self.recovering_from}{by_then}, rank {self.rank}"
+        stage_text = "" if self.stage == "start" else f", {self.stage}"
+        return f"the recovery from op {self.recovering_from}{stage_text}, rank {self.rank}"
 
 
-class AtStart(Unplaced):
+class AtStart(UnplacedTrigger):
     """As the train function begins in one attempt, before its first step; the first is 0."""
 
     starting: NonNegativeInt = Field(description="the attempt, from 0")
@@ -177,11 +183,11 @@ class AtStart(Unplaced):
     rank: NonNegativeInt | None = Field(default=None, description=ANY_RANK)
 
     def __str__(self) -> str:
-        what = "launch" if self.at_launch else "start"
-        return f"the {what} of attempt {self.starting}, rank {self.rank}"
+        moment_name = "launch" if self.at_launch else "start"
+        return f"the {moment_name} of attempt {self.starting}, rank {self.rank}"
 
 
-class AtState(Unplaced):
+class AtState(UnplacedTrigger):
     """As Ray Train's controller enters a state, for the `visit`-th time.
 
     The controller is held in it until the injection is over, and no worker is held: the progress of
@@ -197,7 +203,7 @@ class AtState(Unplaced):
         return f"{self.state}, visit {self.visit}, rank {self.rank}"
 
 
-class AtTime(Unplaced):
+class AtTime(UnplacedTrigger):
     """Some seconds after the first workers have started, wherever training is then.
 
     No process is held: two runs of such a plan need not be the same run.
@@ -210,17 +216,17 @@ class AtTime(Unplaced):
         return f"{self.seconds:g} s after the start, rank {self.rank}"
 
 
-def path_pattern(path: str, parts: int = 2) -> str:
+def build_path_pattern(path: str, parts: int = 2) -> str:
     """Return the last parts of a file's path, as `AtMoment` takes them, for any run and epoch.
 
     Its numbers, and a name that was drawn, are `*`. By itself it is the name in its folder.
     """
-    name = DRAWN_NAME.sub("/tmp*", f"/{path_end(path, parts)}")  # noqa: S108 - a pattern
+    name = TEMPFILE_NAME.sub("/tmp*", f"/{find_path_end(path, parts)}")  # noqa: S108 - a pattern
     name = NAME_BY_CONTENT.sub("*", re.sub(r"[][?]", "?", name))
     return re.sub(r"\d+", "*", name).lstrip("/")
 
 
-def path_patterns(runs: Sequence[Collection[str]]) -> dict[str, str]:
+def build_path_patterns(runs: Sequence[Collection[str]]) -> dict[str, str]:
     """Return the pattern of each path in some runs of one job.
 
     Two files of one name, in folders of one name, get longer patterns, which tell them apart: if
@@ -228,57 +234,59 @@ def path_patterns(runs: Sequence[Collection[str]]) -> dict[str, str]:
     """
     return {
         path: pattern
-        for alike in _by_pattern(runs, 2).values()
-        for path, pattern in _told_apart(alike, 2)
+        for path_group in _group_by_pattern(runs, 2).values()
+        for path, pattern in _split_by_pattern(path_group, 2)
     }
 
 
-def _told_apart(runs: Sequence[Collection[str]], parts: int) -> Iterator[tuple[str, str]]:
+def _split_by_pattern(runs: Sequence[Collection[str]], parts: int) -> Iterator[tuple[str, str]]:
     """Yield paths of one pattern, each with one of so many parts or more."""
-    for more in range(parts + 1, PARTS_MAX + 1):
-        longer = _by_pattern(runs, more).values()
-        if len(longer) > 1 and all(map(all, longer)):
-            for alike in longer:
-                yield from _told_apart(alike, more)
+    for part_count in range(parts + 1, PARTS_MAX + 1):
+        longer_groups = _group_by_pattern(runs, part_count).values()
+        if len(longer_groups) > 1 and all(map(all, longer_groups)):
+            for path_group in longer_groups:
+                yield from _split_by_pattern(path_group, part_count)
             return
-    yield from ((path, path_pattern(path, parts)) for run in runs for path in run)
+    yield from ((path, build_path_pattern(path, parts)) for run in runs for path in run)
 
 
-def _by_pattern(runs: Sequence[Collection[str]], parts: int) -> dict[str, list[list[str]]]:
+def _group_by_pattern(runs: Sequence[Collection[str]], parts: int) -> dict[str, list[list[str]]]:
     """Return the paths of each run, by their patterns."""
-    found: dict[str, list[list[str]]] = {}
+    groups: dict[str, list[list[str]]] = {}
     for number, run in enumerate(runs):
         for path in run:
-            found.setdefault(path_pattern(path, parts), [[] for _ in runs])[number].append(path)
-    return found
+            groups.setdefault(build_path_pattern(path, parts), [[] for _ in runs])[number].append(
+                path
+            )
+    return groups
 
 
 def has_drawn_name(path: str) -> bool:
     """Return whether the name of a file, or of its folder, is one that `tempfile` drew."""
-    return DRAWN_NAME.search(f"/{path_end(path, 2)}") is not None
+    return TEMPFILE_NAME.search(f"/{find_path_end(path, 2)}") is not None
 
 
-def path_end(path: str, parts: int) -> str:
+def find_path_end(path: str, parts: int) -> str:
     """Return the last parts of a path."""
     return "/".join(PurePosixPath(path).parts[-parts:]).lstrip("/")
 
 
-def only_attempt(at: "Trigger") -> int | None:
+def find_only_attempt(trigger: "Trigger") -> int | None:
     """Return the one attempt that a trigger belongs to, None where any will do."""
-    match at:
+    match trigger:
         case AtStart():
-            return at.starting
+            return trigger.starting
         case AtStep() | AtMoment():
-            return at.attempt
+            return trigger.attempt
         case _:
             return None
 
 
-def _in(attempt: int | None) -> str:
+def _describe_attempt(attempt: int | None) -> str:
     return "" if attempt is None else f" of attempt {attempt}"
 
 
-def _kind(value: object) -> str:
+def _find_kind(value: object) -> str:
     keys = value if isinstance(value, dict) else getattr(value, "__dict__", ())
     return next((kind for kind in KINDS if kind in keys), "step")
 
@@ -290,5 +298,5 @@ Trigger: TypeAlias = Annotated[
     | Annotated[AtStart, Tag("starting")]
     | Annotated[AtState, Tag("state")]
     | Annotated[AtTime, Tag("seconds")],
-    Discriminator(_kind),
+    Discriminator(_find_kind),
 ]

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from chaos.model.diagnosis import Resume
 from chaos.model.scenario import VerdictStatus
-from chaos.model.severity import Severity, worst
+from chaos.model.severity import Severity, find_worst_severity
 from chaos.record import Record
 
 Standing: TypeAlias = Literal["expected", "unexpected", "undecided", "not_run", "skipped"]
@@ -49,19 +49,19 @@ class JobLine(Record):
     around: tuple[str, ...] = ()
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """Its file's name, and its number."""
         return f"{self.file.rpartition('/')[2]}:{self.line}"
 
     @property
     def text(self) -> str:
         """The line itself, without what it is indented by."""
-        at = self.line - self.first
-        return self.around[at].strip() if at < len(self.around) else ""
+        index = self.line - self.first
+        return self.around[index].strip() if index < len(self.around) else ""
 
     def __str__(self) -> str:
-        of = "".join(f"`{name}`, " for name in self.names)
-        return f"{of}{self.where}: {self.text}"
+        names_text = "".join(f"`{name}`, " for name in self.names)
+        return f"{names_text}{self.location}: {self.text}"
 
 
 class CheckResult(Record):
@@ -84,7 +84,7 @@ class CheckResult(Record):
     @property
     def severity(self) -> Severity | None:
         """The gravest of its anomalies' severities, None without any."""
-        return worst(anomaly.severity for anomaly in self.anomalies)
+        return find_worst_severity(anomaly.severity for anomaly in self.anomalies)
 
 
 ResultName: TypeAlias = Literal["steps", "samples", "state", "files", "metrics", "work", "end"]
@@ -110,7 +110,7 @@ class ComparedResult(Record):
     left_out: tuple[str, ...] = ()
 
 
-class Restarts(Record):
+class RestartCounts(Record):
     """The number of restarts of training, by the place where they continued."""
 
     #: from a checkpoint, or a file of the job's own
@@ -142,20 +142,22 @@ class Verdict(Record):
     #: worth knowing, and breaking no promise: the baseline shows them too
     notes: tuple[str, ...] = ()
     #: how often a resume was tested at all
-    restarts: Restarts = Restarts()
+    restarts: RestartCounts = RestartCounts()
     #: the digest of the file that was judged
     history: str | None = None
 
     @property
     def severity(self) -> Severity | None:
         """The gravest severity of all that is broken, None where nothing is."""
-        return worst(found for r in self.broken if (found := r.severity) is not None)
+        return find_worst_severity(
+            severity for result in self.broken if (severity := result.severity) is not None
+        )
 
     @property
     def broken(self) -> tuple[CheckResult, ...]:
         """The checks that found something, most specific first."""
-        return tuple(r for r in self.results if r.status == "fail")
+        return tuple(result for result in self.results if result.status == "fail")
 
     @property
     def undecided(self) -> tuple[CheckResult, ...]:
-        return tuple(r for r in self.results if r.status == "inconclusive")
+        return tuple(result for result in self.results if result.status == "inconclusive")

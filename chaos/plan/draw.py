@@ -4,14 +4,14 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from chaos.faults.base import Between
+from chaos.faults.base import SecondsRange
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.launcher import LauncherFacts
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, FailureBudget
-from chaos.model.trigger import IN_A_SAVE, MOMENTS, AtMoment, AtStep, Trigger
-from chaos.plan.make import nodes_for
+from chaos.model.trigger import MOMENTS, SAVE_MOMENTS, AtMoment, AtStep, Trigger
+from chaos.plan.make import count_nodes
 
 T = TypeVar("T")
 
@@ -25,10 +25,10 @@ DRAWN: tuple[Variant, ...] = tuple(
     (name, settings) for name, fault in FAULTS.items() for settings in fault.at_random
 )
 # Others are left out: whether a rank validates, or writes files itself, only its script knows.
-_MOMENTS = [moment for moment in MOMENTS if moment not in ("validating", *IN_A_SAVE)]
+_MOMENTS = [moment for moment in MOMENTS if moment not in ("validating", *SAVE_MOMENTS)]
 
 
-def random_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
+def draw_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
     """Return the plan's job with one to three faults drawn for it, and no special expectation.
 
     `steps` holds the steps of each epoch of its baseline. The job may fail as often as faults are
@@ -37,37 +37,35 @@ def random_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
     """
     draws = random.Random(seed)  # noqa: S311 (repeatable is what it must be)
     count = 1 + int(draws.random() * FAULTS_MAX)
-    drawn = _entry if "reports" in plan.job.facts.has else _entries_at_steps
-    entries = [entry for _ in range(count) for entry in drawn(draws, steps, plan)]
-    entries.sort(key=lambda entry: _order(entry.at))
-    ops = tuple(Op.of(index, entry) for index, entry in enumerate(entries))
-    return plan.model_copy(
-        update={
-            "scenario": f"{plan.scenario}, random plan {seed}",
-            "seed": seed,
-            "ops": ops,
-            "is_drawn": True,
-            "job": plan.job.model_copy(update={"failure": FailureBudget(max_failures=FAULTS_MAX)}),
-            "shape": _shape(plan),
-            "expect": Expect(
-                loss_tolerance=plan.expect.loss_tolerance,
-                band=plan.expect.band,
-                ignore_metrics=plan.expect.ignore_metrics,
-                sampling=plan.expect.sampling,
-            ),
-        }
+    draw_fault = _draw_entry if "reports" in plan.job.facts.parts else _draw_step_entries
+    entries = [entry for _ in range(count) for entry in draw_fault(draws, steps, plan)]
+    entries.sort(key=lambda entry: _compute_sort_key(entry.at))
+    ops = tuple(Op.from_entry(index, entry) for index, entry in enumerate(entries))
+    return plan.replace(
+        scenario=f"{plan.scenario}, random plan {seed}",
+        seed=seed,
+        ops=ops,
+        is_drawn=True,
+        job=plan.job.replace(failure=FailureBudget(max_failures=FAULTS_MAX)),
+        shape=_find_shape(plan),
+        expect=Expect(
+            loss_tolerance=plan.expect.loss_tolerance,
+            band=plan.expect.band,
+            ignore_metrics=plan.expect.ignore_metrics,
+            sampling=plan.expect.sampling,
+        ),
     )
 
 
-def _shape(plan: Plan) -> Shape:
+def _find_shape(plan: Plan) -> Shape:
     """Return one shape for all seeds; without spare nodes, the plan's own."""
     if not plan.job.facts.has_spare_nodes:
         return plan.shape
     cpus = plan.shape.cpus_per_node
-    return Shape(nodes=nodes_for(plan.job.workers, cpus, spares=FAULTS_MAX), cpus_per_node=cpus)
+    return Shape(nodes=count_nodes(plan.job.workers, cpus, spares=FAULTS_MAX), cpus_per_node=cpus)
 
 
-def _entries_at_steps(
+def _draw_step_entries(
     draws: random.Random, steps: Sequence[int], plan: Plan
 ) -> tuple[FaultEntry, ...]:
     """Draw a fault that the launcher's jobs can have, at a step: there is no report to stand at.
@@ -76,71 +74,73 @@ def _entries_at_steps(
     is. Nor is a fault drawn for the last step: an agent whose workers have ended starts no others.
     """
     workers, nodes, facts = plan.job.workers, plan.shape.nodes, plan.job.facts
-    name, settings = _pick(draws, [v for v in DRAWN if suits(v, facts, nodes=nodes)])
-    own = _drawn(settings, draws)
-    fault = FAULTS[name](**own)
+    name, settings = _pick(draws, [v for v in DRAWN if can_be_drawn(v, facts, nodes=nodes)])
+    fault_settings = _draw_settings(settings, draws)
+    fault = FAULTS[name](**fault_settings)
     epochs = [epoch for epoch, count in enumerate(steps) if count] or [0]
-    final = epochs[-1]
+    final_epoch = epochs[-1]
     if fault.is_announced:
         epochs = epochs[: max(1, len(epochs) // 2)]
     epoch = _pick(draws, epochs)
     share = draws.random()
-    first = workers // nodes if fault.family == "node" else 0
-    rank = first + int(share * (workers - first))
-    has_last = nodes > 1 and epoch == final
-    step = 1 + int(draws.random() * max(1, steps[epoch] - has_last))
-    at = AtStep(epoch=epoch, step=step, rank=rank)
-    entry = FaultEntry.model_validate({"at": at, name: fault})
-    if not fault.nodes_lost or fault.ends_attempt != "always":
+    first_rank = workers // nodes if fault.family == "node" else 0
+    rank = first_rank + int(share * (workers - first_rank))
+    skips_last_step = nodes > 1 and epoch == final_epoch
+    step = 1 + int(draws.random() * max(1, steps[epoch] - skips_last_step))
+    trigger = AtStep(epoch=epoch, step=step, rank=rank)
+    entry = FaultEntry.model_validate({"at": trigger, name: fault})
+    if not fault.lost_node_count or fault.ends_attempt != "always":
         return (entry,)
-    comes = ReturnCapacity(nodes=1, after_s=own.get("notice_s", 0.0) + COMES_AFTER_S)
-    host = at.model_copy(update={"rank": 0})
-    return entry, FaultEntry(at=host, return_capacity=comes)
+    return_fault = ReturnCapacity(
+        nodes=1, after_s=fault_settings.get("notice_s", 0.0) + COMES_AFTER_S
+    )
+    host_trigger = trigger.replace(rank=0)
+    return entry, FaultEntry(at=host_trigger, return_capacity=return_fault)
 
 
-def suits(
+def can_be_drawn(
     variant: tuple[str, Mapping[str, object]], facts: LauncherFacts, *, nodes: int = 1
 ) -> bool:
     """Return whether a fault can be drawn for a launcher's jobs, on so many nodes."""
     name, settings = variant
-    fault = FAULTS[name](**_drawn(settings, random.Random(0)))  # noqa: S311 (any will do)
+    fault = FAULTS[name](**_draw_settings(settings, random.Random(0)))  # noqa: S311 (any will do)
     has_room = facts.has_spare_nodes or nodes > 1 or fault.family not in {"node", "capacity"}
     return has_room and not facts.lacks_part(fault.needs)
 
 
-def _entry(draws: random.Random, steps: Sequence[int], plan: Plan) -> tuple[FaultEntry, ...]:
+def _draw_entry(draws: random.Random, steps: Sequence[int], plan: Plan) -> tuple[FaultEntry, ...]:
     name, settings = _pick(draws, DRAWN)
-    fault = FAULTS[name](**_drawn(settings, draws))
+    fault = FAULTS[name](**_draw_settings(settings, draws))
     epochs = max(1, len(steps) // 2) if fault.is_announced else len(steps)
     epoch, rank = int(draws.random() * epochs), int(draws.random() * plan.job.workers)
     in_storage = fault.family == "storage"
-    at: Trigger
+    trigger: Trigger
     if in_storage and steps[epoch]:
         # Armed before the epoch's upload, on the one rank that is sure to make it.
-        at = AtStep(epoch=epoch, step=steps[epoch], rank=0)
+        trigger = AtStep(epoch=epoch, step=steps[epoch], rank=0)
     elif draws.random() < 0.5 and steps[epoch]:  # noqa: PLR2004 (a coin)
-        at = AtStep(epoch=epoch, step=1 + int(draws.random() * steps[epoch]), rank=rank)
+        trigger = AtStep(epoch=epoch, step=1 + int(draws.random() * steps[epoch]), rank=rank)
     else:
-        at = AtMoment(epoch=epoch, moment=_pick(draws, _MOMENTS), rank=rank)
+        trigger = AtMoment(epoch=epoch, moment=_pick(draws, _MOMENTS), rank=rank)
     if in_storage and not steps[epoch]:
         name, settings = DRAWN[0]
-        fault = FAULTS[name](**_drawn(settings, draws))
-    return (FaultEntry.model_validate({"at": at, name: fault}),)
+        fault = FAULTS[name](**_draw_settings(settings, draws))
+    return (FaultEntry.model_validate({"at": trigger, name: fault}),)
 
 
 def _pick(draws: random.Random, choices: Sequence[T]) -> T:
     return choices[int(draws.random() * len(choices))]
 
 
-def _drawn(settings: Mapping[str, object], draws: random.Random) -> dict[str, Any]:
+def _draw_settings(settings: Mapping[str, object], draws: random.Random) -> dict[str, Any]:
     return {
-        name: value.drawn(draws.random()) if isinstance(value, Between) else value
+        name: value.interpolate(draws.random()) if isinstance(value, SecondsRange) else value
         for name, value in settings.items()
     }
 
 
-def _order(at: Trigger) -> tuple[int, int, int]:
-    if isinstance(at, AtStep):
-        return at.epoch, 0, at.step
-    assert isinstance(at, AtMoment)  # no other kind is drawn
-    return at.epoch, 1, MOMENTS.index(at.moment)
+def _compute_sort_key(trigger: Trigger) -> tuple[int, int, int]:
+    if isinstance(trigger, AtStep):
+        return trigger.epoch, 0, trigger.step
+    assert isinstance(trigger, AtMoment)  # no other kind is drawn
+    return trigger.epoch, 1, MOMENTS.index(trigger.moment)

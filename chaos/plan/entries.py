@@ -19,36 +19,40 @@ def is_drawn(scenario: Scenario) -> bool:
     return scenario.lifetimes is not None or any(entry.is_drawn for entry in scenario.faults)
 
 
-def stated_steps(scenario: Scenario) -> tuple[int, ...]:
+def find_stated_steps(scenario: Scenario) -> tuple[int, ...]:
     """Return the steps of an epoch that a scenario's distances and lives are counted by."""
-    returns = [entry.every for entry in scenario.faults if entry.every is not None]
-    stated = {every.steps_per_epoch for every in returns if every.steps_per_epoch is not None}
+    repeats = [entry.every for entry in scenario.faults if entry.every is not None]
+    step_counts = {
+        repeat.steps_per_epoch for repeat in repeats if repeat.steps_per_epoch is not None
+    }
     if scenario.lifetimes is not None:
-        stated.add(scenario.lifetimes.steps_per_epoch)
-    return tuple(sorted(stated))
+        step_counts.add(scenario.lifetimes.steps_per_epoch)
+    return tuple(sorted(step_counts))
 
 
-def drawn_entries(scenario: Scenario, *, seed: int) -> tuple[FaultEntry, ...]:
+def draw_entries(scenario: Scenario, *, seed: int) -> tuple[FaultEntry, ...]:
     """Return plain entries: those of `faults` in their order, then the losses of `lifetimes`.
 
     A recovery names its cause by the number that it has here; one whose cause was not drawn is
     left out. A scenario in which nothing is drawn keeps its entries as they are.
     """
-    found: list[FaultEntry] = []
-    first: dict[int, int] = {}
+    entries: list[FaultEntry] = []
+    first_indexes: dict[int, int] = {}
     for number, entry in enumerate(scenario.faults):
-        for plain in _places(entry, times(number, scenario), _generator(seed, number)):
-            at = plain.at
-            if isinstance(at, AtRecovery):
-                if at.recovering_from not in first:
+        for drawn_entry in _draw_sites(
+            entry, count_sites(number, scenario), _generator(seed, number)
+        ):
+            trigger = drawn_entry.at
+            if isinstance(trigger, AtRecovery):
+                if trigger.recovering_from not in first_indexes:
                     continue
-                at = at.model_copy(update={"recovering_from": first[at.recovering_from]})
-            first.setdefault(number, len(found))
-            found.append(plain.model_copy(update={"at": at}))
+                trigger = trigger.replace(recovering_from=first_indexes[trigger.recovering_from])
+            first_indexes.setdefault(number, len(entries))
+            entries.append(drawn_entry.replace(at=trigger))
     if scenario.lifetimes is not None:
         draws = _generator(seed, len(scenario.faults))
-        found += _losses(scenario.lifetimes, scenario, draws)
-    return tuple(found)
+        entries += _draw_losses(scenario.lifetimes, scenario, draws)
+    return tuple(entries)
 
 
 def _generator(seed: int, number: int) -> random.Random:
@@ -58,21 +62,24 @@ def _generator(seed: int, number: int) -> random.Random:
 # -- ranges, chances and returns ------------------------------------------------------------------
 
 
-def times(number: int, scenario: Scenario) -> int:
+def count_sites(number: int, scenario: Scenario) -> int:
     """Return the number of places of an entry; `until: budget` has what the others leave."""
     entry = scenario.faults[number]
     if entry.every is None or entry.every.times is not None:
         return 1 if entry.every is None else entry.every.times or 1
-    left = budget(entry, scenario)
-    for other, beside in enumerate(scenario.faults):
-        takes = beside.fault.is_announced == entry.fault.is_announced and may_charge(beside)
-        is_first = beside.every is None or beside.every.until is None or other < number
-        if other != number and takes and is_first:
-            left -= times(other, scenario)
-    return max(0, left)
+    remaining_count = find_retry_budget(entry, scenario)
+    for index, other_entry in enumerate(scenario.faults):
+        shares_budget = (
+            other_entry.fault.is_announced == entry.fault.is_announced
+            and may_use_retry(other_entry)
+        )
+        comes_first = other_entry.every is None or other_entry.every.until is None or index < number
+        if index != number and shares_budget and comes_first:
+            remaining_count -= count_sites(index, scenario)
+    return max(0, remaining_count)
 
 
-def budget(entry: FaultEntry, scenario: Scenario) -> int:
+def find_retry_budget(entry: FaultEntry, scenario: Scenario) -> int:
     """Return the number of retries that job.failure allows for a fault; below 0 without limit."""
     failure = scenario.job.failure
     if failure is None:
@@ -80,56 +87,68 @@ def budget(entry: FaultEntry, scenario: Scenario) -> int:
     return failure.max_preemption_failures if entry.fault.is_announced else failure.max_failures
 
 
-def may_charge(entry: FaultEntry) -> bool:
+def may_use_retry(entry: FaultEntry) -> bool:
     """Return whether an entry's fault may end an attempt, which is charged to a budget."""
     return entry.fault.ends_attempt != "never" and not entry.fault.ends_driver
 
 
-def _places(entry: FaultEntry, count: int, draws: random.Random) -> Iterator[FaultEntry]:
-    plain = entry.model_copy(update=dict.fromkeys(OF_ENTRIES))
+def _draw_sites(entry: FaultEntry, count: int, draws: random.Random) -> Iterator[FaultEntry]:
+    plain_entry = entry.model_copy(update=dict.fromkeys(OF_ENTRIES))
     for number in range(count):
-        is_there = draws.random() < (1.0 if entry.chance is None else entry.chance)
-        at = entry.at if entry.up_to is None else _between(entry.at, entry.up_to, draws)
-        if is_there:
-            moved = at if entry.every is None else _moved(at, entry.every, number)
-            yield plain.model_copy(update={"at": moved})
+        is_drawn_now = draws.random() < (1.0 if entry.chance is None else entry.chance)
+        base_trigger = (
+            entry.at if entry.up_to is None else _draw_trigger(entry.at, entry.up_to, draws)
+        )
+        if is_drawn_now:
+            trigger = (
+                base_trigger
+                if entry.every is None
+                else _move_trigger(base_trigger, entry.every, number)
+            )
+            yield plain_entry.replace(at=trigger)
 
 
-def _between(at: Trigger, up_to: UpTo, draws: random.Random) -> Trigger:
-    drawn: dict[str, float] = {}
+def _draw_trigger(trigger: Trigger, up_to: UpTo, draws: random.Random) -> Trigger:
+    drawn_values: dict[str, float] = {}
     for key, high in up_to.model_dump(exclude_none=True).items():
-        low, share = getattr(at, key), draws.random()
+        low, share = getattr(trigger, key), draws.random()
         if isinstance(high, int):
-            drawn[key] = low + int(share * (high - low + 1))
+            drawn_values[key] = low + int(share * (high - low + 1))
         else:
-            drawn[key] = min(high, max(low, round(low + share * (high - low), 3)))
-    return at.model_copy(update=drawn)
+            drawn_values[key] = min(high, max(low, round(low + share * (high - low), 3)))
+    return trigger.model_copy(update=drawn_values)
 
 
 _MOVED = {"epochs": "epoch", "attempts": "starting", "seconds": "seconds"}
 
 
-def _moved(at: Trigger, every: Every, count: int) -> Trigger:
+def _move_trigger(trigger: Trigger, repeat: Every, count: int) -> Trigger:
     """Return the place that lies `count` distances further on."""
-    by = count * getattr(every, every.distance)
-    if every.distance == "steps":
-        assert isinstance(at, AtStep)
-        assert every.steps_per_epoch is not None
-        return _at_step(at, at.epoch * every.steps_per_epoch + at.step + by, every.steps_per_epoch)
-    key = _MOVED[every.distance]
-    return at.model_copy(update={key: getattr(at, key) + by})
+    distance = count * getattr(repeat, repeat.distance)
+    if repeat.distance == "steps":
+        assert isinstance(trigger, AtStep)
+        assert repeat.steps_per_epoch is not None
+        return _make_step_trigger(
+            trigger,
+            trigger.epoch * repeat.steps_per_epoch + trigger.step + distance,
+            repeat.steps_per_epoch,
+        )
+    key = _MOVED[repeat.distance]
+    return trigger.model_copy(update={key: getattr(trigger, key) + distance})
 
 
-def _at_step(at: AtStep, made: int, per_epoch: int) -> AtStep:
-    """Return the place after `made` steps from the beginning of training, at least one."""
-    epoch, before = divmod(made - 1, per_epoch)
-    return at.model_copy(update={"epoch": epoch, "step": before + 1})
+def _make_step_trigger(trigger: AtStep, step_count: int, per_epoch: int) -> AtStep:
+    """Return the place after `step_count` steps from the beginning of training, at least one."""
+    epoch, epoch_steps = divmod(step_count - 1, per_epoch)
+    return trigger.replace(epoch=epoch, step=epoch_steps + 1)
 
 
 # -- lifetimes ------------------------------------------------------------------------------------
 
 
-def _losses(lives: Lifetimes, scenario: Scenario, draws: random.Random) -> Iterator[FaultEntry]:
+def _draw_losses(
+    lives: Lifetimes, scenario: Scenario, draws: random.Random
+) -> Iterator[FaultEntry]:
     """Yield the losses of machines, each of which is replaced at once.
 
         made   ──────────┬──────┬────────────┬─────▶  steps that were made: lives are counted so
@@ -138,41 +157,46 @@ def _losses(lives: Lifetimes, scenario: Scenario, draws: random.Random) -> Itera
     A place that an earlier attempt has passed is meant for the attempt that comes there anew.
     """
     saves_alone = scenario.job.facts.lacks_part("reports")
-    ranks = machines(lives, scenario)
-    ends = [_life(lives, draws) for _ in ranks]
-    last = lives.epochs * lives.steps_per_epoch
-    made, place, furthest = 0, 0, 0
-    for attempt in range(most(lives, scenario)):
-        dying = min(range(len(ends)), key=ends.__getitem__)
-        steps = max(1, round(ends[dying] - made))
-        if (place + steps) % lives.steps_per_epoch == 0:
-            steps += _off_the_save(ends[dying] - made - steps, saves_alone=saves_alone)
-        made, place = made + steps, place + steps
-        if place > last:
+    ranks = list_machines(lives, scenario)
+    life_ends = [_draw_life(lives, draws) for _ in ranks]
+    final_position = lives.epochs * lives.steps_per_epoch
+    made_steps, position, furthest_position = 0, 0, 0
+    for attempt in range(count_max_losses(lives, scenario)):
+        failing_machine = min(range(len(life_ends)), key=life_ends.__getitem__)
+        steps = max(1, round(life_ends[failing_machine] - made_steps))
+        if (position + steps) % lives.steps_per_epoch == 0:
+            steps += _shift_past_save(
+                life_ends[failing_machine] - made_steps - steps, saves_alone=saves_alone
+            )
+        made_steps, position = made_steps + steps, position + steps
+        if position > final_position:
             return
-        again = attempt if place <= furthest else None
-        at = _at_step(
-            AtStep(epoch=0, step=1, attempt=again, rank=ranks[dying]), place, lives.steps_per_epoch
+        repeat_attempt = attempt if position <= furthest_position else None
+        trigger = _make_step_trigger(
+            AtStep(epoch=0, step=1, attempt=repeat_attempt, rank=ranks[failing_machine]),
+            position,
+            lives.steps_per_epoch,
         )
-        yield FaultEntry.model_validate({"at": at, f"kill_{lives.lost}": {}})
-        furthest = max(furthest, place)
-        place = at.epoch * lives.steps_per_epoch
-        ends[dying] = made + _life(lives, draws)
+        yield FaultEntry.model_validate({"at": trigger, f"kill_{lives.lost}": {}})
+        furthest_position = max(furthest_position, position)
+        position = trigger.epoch * lives.steps_per_epoch
+        life_ends[failing_machine] = made_steps + _draw_life(lives, draws)
 
 
-def _off_the_save(late: float, *, saves_alone: bool) -> int:
+def _shift_past_save(late_steps: float, *, saves_alone: bool) -> int:
     """Return the steps by which a loss moves that was rounded to the last step of an epoch.
 
-    Its place lies before the save. A life that ends `late` steps after it ends in the next epoch,
-    whose first step is the place; else too much would be lost. Without reports, at which ranks
-    meet, one with that step done saves whatever becomes of its peers: the loss comes a step before.
+    Its place lies before the save. A life that ends `late_steps` steps after it ends in the next
+    epoch, whose first step is the place; else too much would be lost. Without reports, at which
+    ranks meet, one with that step done saves whatever becomes of its peers: the loss comes a step
+    before.
     """
-    if late > 0:
+    if late_steps > 0:
         return 1
     return -1 if saves_alone else 0
 
 
-def machines(lives: Lifetimes, scenario: Scenario) -> Sequence[int]:
+def list_machines(lives: Lifetimes, scenario: Scenario) -> Sequence[int]:
     """Return the lowest rank of each machine."""
     workers, nodes = scenario.job.workers, scenario.cluster.nodes or 1
     if lives.lost == "worker":
@@ -181,14 +205,14 @@ def machines(lives: Lifetimes, scenario: Scenario) -> Sequence[int]:
     return range(0, workers, scenario.cluster.cpus_per_node if has_spares else workers // nodes)
 
 
-def most(lives: Lifetimes, scenario: Scenario) -> int:
+def count_max_losses(lives: Lifetimes, scenario: Scenario) -> int:
     """Return the largest number of losses: the scenario's own, or the job's retries."""
     failure = scenario.job.failure
     retries = -1 if failure is None else failure.max_failures
     return lives.most if retries < 0 else min(lives.most, retries)
 
 
-def _life(lives: Lifetimes, draws: random.Random) -> float:
+def _draw_life(lives: Lifetimes, draws: random.Random) -> float:
     """Return a drawn life in steps, by the inverse of Weibull's distribution."""
-    scale = lives.mean / math.gamma(1 + 1 / lives.shape)
+    scale = lives.mean_life_steps / math.gamma(1 + 1 / lives.shape)
     return float(scale * (-math.log(1.0 - draws.random())) ** (1 / lives.shape))

@@ -11,7 +11,7 @@ from chaos.model.event import (
     StepDone,
 )
 from chaos.model.history import History
-from chaos.model.places import Place
+from chaos.model.places import TrainingPlace
 from chaos.record import Record
 
 _OfFiles = FileSaved | FileRenamed | FileCopied | FileTouched
@@ -26,33 +26,33 @@ class FirstSave(Record):
     step: int
 
 
-def first_save(baseline: History) -> FirstSave | None:
+def find_first_save(baseline: History) -> FirstSave | None:
     """Return the first save of a clean run; None where none of its own files was seen."""
-    number, begun = next(iter(baseline.of(FileSaved)), (0, None))
-    if begun is None:
+    number, save_event = next(iter(baseline.select_events(FileSaved)), (0, None))
+    if save_event is None:
         return None
-    path = begun.path
+    path = save_event.path
     for entry in baseline.entries[number:]:
-        what = entry.what
-        if getattr(what, "rank", None) != begun.rank:
+        event = entry.event
+        if getattr(event, "rank", None) != save_event.rank:
             continue
-        if isinstance(what, StepDone):
+        if isinstance(event, StepDone):
             break
         # The last name that comes to be is the one that makes it whole: of a file that is renamed,
         # a copy, a link to the newest.
-        if isinstance(what, _OfFiles):
-            path = _new_name(what) or path
-    return FirstSave(path=path, rank=begun.rank, epoch=begun.epoch, step=begun.step)
+        if isinstance(event, _OfFiles):
+            path = _find_new_name(event) or path
+    return FirstSave(path=path, rank=save_event.rank, epoch=save_event.epoch, step=save_event.step)
 
 
-def _new_name(what: _OfFiles) -> str | None:
-    if isinstance(what, FileTouched):
-        return what.path if what.how == "linking" else None
-    return what.to if isinstance(what, FileRenamed) else what.path
+def _find_new_name(event: _OfFiles) -> str | None:
+    if isinstance(event, FileTouched):
+        return event.path if event.operation == "linking" else None
+    return event.to if isinstance(event, FileRenamed) else event.path
 
 
-def has_passed(first: FirstSave, recorded: Iterable[AnyEvent]) -> bool:
+def has_passed(first_save: FirstSave, recorded_events: Iterable[AnyEvent]) -> bool:
     """Return whether the rank has trained on from the place of its first save."""
-    place = Place(first.epoch, first.step)
-    steps = (e for e in recorded if isinstance(e, StepDone) and e.rank == first.rank)
-    return any(Place(e.epoch, e.step) > place for e in steps)
+    training_place = TrainingPlace(first_save.epoch, first_save.step)
+    steps = (e for e in recorded_events if isinstance(e, StepDone) and e.rank == first_save.rank)
+    return any(TrainingPlace(e.epoch, e.step) > training_place for e in steps)

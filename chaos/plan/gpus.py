@@ -9,7 +9,7 @@ Share: TypeAlias = tuple[str, ...]
 _UNITS = 10_000  # Ray counts a resource in ten-thousandths
 
 
-def shares(gpus: Sequence[str], nodes: int) -> list[Share]:
+def split_gpus(gpus: Sequence[str], nodes: int) -> list[Share]:
     """Return the GPUs of each node, by their ids as in `CUDA_VISIBLE_DEVICES`.
 
     All nodes have equally many, and no GPU belongs to two: NCCL takes no two ranks on one. Where
@@ -18,26 +18,26 @@ def shares(gpus: Sequence[str], nodes: int) -> list[Share]:
     """
     if len(gpus) <= 1:
         return [tuple(gpus)] * nodes
-    each = max(1, len(gpus) // nodes)
-    return [tuple(gpus[each * node : each * (node + 1)]) for node in range(nodes)]
+    gpus_per_node = max(1, len(gpus) // nodes)
+    return [tuple(gpus[gpus_per_node * node : gpus_per_node * (node + 1)]) for node in range(nodes)]
 
 
-def share_to_give(wanted: Sequence[Share], held: Iterable[Share]) -> Share:
+def choose_share(wanted_shares: Sequence[Share], held_shares: Iterable[Share]) -> Share:
     """Return the GPUs of a node that joins: those of one that is lost, or a spare's."""
-    if {len(share) for share in wanted} == {1} and len(set(wanted)) == 1:
-        return wanted[0]
-    left = Counter(wanted) - Counter(held)
-    return next((share for share in wanted if left[share]), ())
+    if {len(share) for share in wanted_shares} == {1} and len(set(wanted_shares)) == 1:
+        return wanted_shares[0]
+    free_shares = Counter(wanted_shares) - Counter(held_shares)
+    return next((share for share in wanted_shares if free_shares[share]), ())
 
 
-def room(gpus: Sequence[str], nodes: int, *, each: float) -> int:
-    """Return how many workers find `each` GPUs on a node of theirs at the same time.
+def count_workers(gpus: Sequence[str], nodes: int, *, gpus_per_worker: float) -> int:
+    """Return how many workers find `gpus_per_worker` GPUs on a node of theirs at the same time.
 
     A single GPU that all nodes have is counted once.
     """
-    return sum(times(len(share), each) for share in set(shares(gpus, nodes)))
+    return sum(count_fits(len(share), gpus_per_worker) for share in set(split_gpus(gpus, nodes)))
 
 
-def times(held: float, each: float) -> int:
-    """Return how often `each` fits into `held`, by Ray's smallest unit: 0.2 into 1 is 5 times."""
-    return round(held * _UNITS) // max(1, round(each * _UNITS))
+def count_fits(available: float, needed: float) -> int:
+    """Return how often `needed` fits into `available`, by Ray's smallest unit: 0.2 into 1 is 5."""
+    return round(available * _UNITS) // max(1, round(needed * _UNITS))

@@ -8,23 +8,23 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from chaos.preflight.capacity import Flags, Floats
-from chaos.preflight.estimate import Estimate, in_s, mean_of_runs
+from chaos.preflight.estimate import Estimate, estimate_mean, format_seconds
 from chaos.preflight.forecast import (
     Effort,
     Forecast,
     Outcomes,
+    build_forecast,
     charged_budgets,
-    costs_of,
-    forecast,
+    find_price_shares,
     goodput,
     met_goals,
 )
-from chaos.preflight.intervals import Curve, Simulate
-from chaos.preflight.market import at_worst
-from chaos.preflight.question import BUDGETS, PARTS, Question, changed, without_limits
+from chaos.preflight.intervals import IntervalCurve, Simulate
+from chaos.preflight.market import find_worst_market
+from chaos.preflight.question import BUDGETS, PARTS, Question, change_question, remove_limits
 from chaos.preflight.settings import RaySettings
-from chaos.preflight.verdict import missed_goals, reaches, why_impossible
-from chaos.words import plural
+from chaos.preflight.verdict import explain_impossible, missed_goals, reaches
+from chaos.wording import plural
 
 LEVER = 0.5  # the factor on a cost, to see whether it is a lever
 # Of a chance, or of goodput: a gain below it is not worth a change.
@@ -70,7 +70,7 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Counsel:
+class SettingsAdvice:
     """Proposals for settings, best first."""
 
     settings: tuple[Advice, ...]
@@ -82,48 +82,58 @@ class Counsel:
     @property
     def stages(self) -> tuple[dict[str, Any], ...]:
         """Sets of the useful changes, without budgets: none, those that cost no more, all."""
-        worth = [one for one in self.settings if one.is_worth_it and not set(one.values) & BUDGETS]
-        free = _together([one for one in worth if not one.is_dearer])
-        return ({}, free, _together(worth))
+        worthwhile = [
+            advice
+            for advice in self.settings
+            if advice.is_worth_it and not set(advice.values) & BUDGETS
+        ]
+        free_changes = _join_changes([advice for advice in worthwhile if not advice.is_dearer])
+        return ({}, free_changes, _join_changes(worthwhile))
 
 
-def _together(advice: Sequence[Advice]) -> dict[str, Any]:
+def _join_changes(advice: Sequence[Advice]) -> dict[str, Any]:
     """Join changes; if two set the same value, that of the better one is used."""
     values: dict[str, Any] = {}
-    for one in advice:
-        values = {**one.values, **values}
+    for proposal in advice:
+        values = {**proposal.values, **values}
     return values
 
 
-def counsel(question: Question, curve: Curve, simulate: Simulate) -> Counsel:
+def build_counsel(question: Question, curve: IntervalCurve, simulate: Simulate) -> SettingsAdvice:
     """Try each possible improvement by itself, on the same draws.
 
     If retries run out, no other effect can be seen. So all changes but the budgets
     themselves are judged with unlimited retries.
     """
-    free = without_limits(question)
-    (free_base,) = simulate([free])
+    unlimited_question = remove_limits(question)
+    (unlimited_outcomes,) = simulate([unlimited_question])
     budgets = [
         (f"{place.partition('.')[2]} {value}", {place: value})
-        for place, value in enough_retries(question, free_base).items()
+        for place, value in enough_retries(question, unlimited_outcomes).items()
     ]
     instead = f"instead of {question.job.spare_nodes}"
     rungs = ladder(question)
     spares = [(f"{plural(count, 'spare node')} {instead}", {SPARES: count}) for count in rungs]
-    proposals, levers = list(_proposals(question, curve)), list(_levers(question))
+    proposals, levers = list(_propose_changes(question, curve)), list(_levers(question))
     rows = [(question, *row) for row in budgets]
-    rows += [(free, *row) for row in (*spares, *proposals, *levers)]
-    base, *others = simulate([question, *(changed(asked, values) for asked, _, values in rows)])
+    rows += [(unlimited_question, *row) for row in (*spares, *proposals, *levers)]
+    base, *changed_outcomes = simulate(
+        [question, *(change_question(base_question, values) for base_question, _, values in rows)]
+    )
     tried = [
-        _advice(row[0], base if row[0] is question else free_base, *row[1:], outcomes)
-        for row, outcomes in zip(rows, others, strict=True)
+        _measure_change(
+            row[0], base if row[0] is question else unlimited_outcomes, *row[1:], outcomes
+        )
+        for row, outcomes in zip(rows, changed_outcomes, strict=True)
     ]
-    of_spares = [one for one in tried if set(one.values) == {SPARES}]
-    best = sorted(of_spares, key=_value_of_spares)[:1]
+    spare_advice = [advice for advice in tried if set(advice.values) == {SPARES}]
+    best = sorted(spare_advice, key=_value_of_spares)[:1]
     count = len(tried) - len(levers)
-    settings = [*best, *(one for one in tried[:count] if one not in of_spares)]
+    settings = [*best, *(advice for advice in tried[:count] if advice not in spare_advice)]
     levers_tried = sorted(tried[count:], key=_worth)
-    return Counsel(tuple(sorted(settings, key=_worth)), tuple(levers_tried), tuple(of_spares))
+    return SettingsAdvice(
+        tuple(sorted(settings, key=_worth)), tuple(levers_tried), tuple(spare_advice)
+    )
 
 
 def ladder(question: Question) -> tuple[int, ...]:
@@ -152,20 +162,27 @@ def _worth(advice: Advice) -> tuple[float, float]:
     return -round(advice.chance.value, 3), -advice.goodput.value
 
 
-def _advice(
-    question: Question, base: Outcomes, what: str, values: Mapping[str, Any], outcomes: Outcomes
+def _measure_change(
+    question: Question,
+    base: Outcomes,
+    description: str,
+    values: Mapping[str, Any],
+    outcomes: Outcomes,
 ) -> Advice:
     """Compare the outcomes of a changed question with those of the question as it is."""
-    other = changed(question, values)
+    changed_question = change_question(question, values)
     # Run by run, both on the same losses: the spread of a difference is that of the change alone.
-    price, price_other = costs_of(question, base), costs_of(other, outcomes)
+    price, price_other = (
+        find_price_shares(question, base),
+        find_price_shares(changed_question, outcomes),
+    )
     finite = np.isfinite(price) & np.isfinite(price_other)
     return Advice(
-        what,
+        description,
         dict(values),
-        mean_of_runs(_all_met(other, outcomes) - _all_met(question, base)),
-        mean_of_runs(goodput(outcomes) - goodput(base)),
-        mean_of_runs(price_other[finite] - price[finite]) if finite.any() else None,
+        estimate_mean(_all_met(changed_question, outcomes) - _all_met(question, base)),
+        estimate_mean(goodput(outcomes) - goodput(base)),
+        estimate_mean(price_other[finite] - price[finite]) if finite.any() else None,
     )
 
 
@@ -184,25 +201,32 @@ def enough_retries(question: Question, unlimited: Outcomes) -> dict[str, Any]:
     return values
 
 
-def _proposals(question: Question, curve: Curve) -> Iterator[tuple[str, dict[str, Any]]]:
+def _propose_changes(
+    question: Question, curve: IntervalCurve
+) -> Iterator[tuple[str, dict[str, Any]]]:
     job, notice = question.job, question.market.notice
-    here = curve.at(job.checkpoint_every_steps)
-    if curve.best.simulated - here.simulated > _SHORT:
-        text = f"a checkpoint every {curve.best_steps} steps instead of {here.steps}"
+    current_point = curve.find_point(job.checkpoint_every_steps)
+    if curve.best.simulated - current_point.simulated > _SHORT:
+        text = f"a checkpoint every {curve.best_steps} steps instead of {current_point.steps}"
         yield text, {"job.checkpoint_every_steps": curve.best_steps}
-    mode = question.settings.uploads_beside
-    if question.settings.checkpoint_upload_mode == "sync" and question.known_costs.upload_s:
-        beside = {"settings.checkpoint_upload_mode": mode}
-        yield f"upload beside training ({mode})", kept_up(question, beside)
+    mode = question.settings.background_upload_mode
+    if question.settings.checkpoint_upload_mode == "sync" and question.required_costs.upload_s:
+        upload_changes = {"settings.checkpoint_upload_mode": mode}
+        yield f"upload beside training ({mode})", lengthen_interval(question, upload_changes)
     if notice.seconds and isinstance(question.settings, RaySettings):
-        yield from _of_notices(question, question.settings)
+        yield from _propose_notice_saves(question, question.settings)
     if question.market.makes_wait and job.min_nodes is None and job.nodes > 1:
-        least = max(1, math.ceil(0.75 * job.nodes))
-        if least < job.nodes:
-            yield f"elastic: go on with {least} to {job.nodes} nodes", {"job.min_nodes": least}
+        min_nodes = max(1, math.ceil(0.75 * job.nodes))
+        if min_nodes < job.nodes:
+            yield (
+                f"elastic: go on with {min_nodes} to {job.nodes} nodes",
+                {"job.min_nodes": min_nodes},
+            )
 
 
-def _of_notices(question: Question, settings: RaySettings) -> Iterator[tuple[str, dict[str, Any]]]:
+def _propose_notice_saves(
+    question: Question, settings: RaySettings
+) -> Iterator[tuple[str, dict[str, Any]]]:
     saves = {} if settings.preemption_watcher else {"settings.preemption_watcher": True}
     saves["job.saves_on_notice"] = True
     if not question.job.saves_on_notice:
@@ -222,16 +246,16 @@ def _of_notices(question: Question, settings: RaySettings) -> Iterator[tuple[str
         )
 
 
-def kept_up(question: Question, values: Mapping[str, Any]) -> dict[str, Any]:
+def lengthen_interval(question: Question, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return changes with an interval at which uploads keep up, if theirs is too short."""
-    other = changed(question, values)
-    if other.job.checkpoint_every_steps >= other.shortest_steps:
+    changed_question = change_question(question, values)
+    if changed_question.job.checkpoint_every_steps >= changed_question.shortest_steps:
         return dict(values)
-    return {**values, "job.checkpoint_every_steps": other.shortest_steps}
+    return {**values, "job.checkpoint_every_steps": changed_question.shortest_steps}
 
 
 def _levers(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
-    costs = question.known_costs
+    costs = question.required_costs
     for name, now_s, parts in (
         ("restart", costs.restart_s, PARTS),
         ("save", costs.save_s, ("save_s",)),
@@ -239,7 +263,10 @@ def _levers(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
     ):
         if now_s or name == "restart":
             halved = {f"costs.{part}": getattr(costs, part) * LEVER for part in parts}
-            yield f"half the {name} ({in_s(now_s)} → {in_s(now_s * LEVER)})", halved
+            yield (
+                f"half the {name} ({format_seconds(now_s)} → {format_seconds(now_s * LEVER)})",
+                halved,
+            )
     if question.market.away_h and not question.market.is_shared:
         text = f"replacements in half the time ({question.market.away_h * 60:.0f} min now)"
         yield text, {"market.away_h": question.market.away_h * LEVER}
@@ -254,85 +281,100 @@ _A_CHANGE = 0.002  # share of the on-demand price that one change less may cost
 _LIKELY = 3  # sets of changes that are tried with all runs
 
 
-def improved(question: Question, effort: Effort, advised: Counsel, curve: Curve) -> Improved:
+def find_improvement(
+    question: Question, effort: Effort, advice: SettingsAdvice, curve: IntervalCurve
+) -> Improved:
     """Return the fewest and cheapest changes found that meet every goal, and their outcomes.
 
     Stages of the useful changes are tried first. If none meets the goals, the useful changes
     are tried with each other number of spare nodes as well: each may help by itself while
     all together cost too much. A set that meets the goals is then made smaller.
     """
-    sets = [kept_up(question, stage) for stage in advised.stages]
-    sets += [mix for mix in _mixes(question, advised) if mix not in sets]
-    forecasts = [forecast(*one) for one in _tried(question, sets, effort)]
-    few = list(zip(sets, forecasts, strict=True))
+    sets = [lengthen_interval(question, stage) for stage in advice.stages]
+    sets += [mix for mix in _mixes(question, advice) if mix not in sets]
+    forecasts = [build_forecast(*trial) for trial in _try_sets(question, sets, effort)]
+    quick_results = list(zip(sets, forecasts, strict=True))
     # Few runs sort out; what is answered has been simulated with all. Where no set meets the goals,
     # the nearest is the answer, and it is not always the first.
     need = question.goal.confidence
-    likely = [values for values, seen in few if not missed_goals(seen, need)]
-    nearest = max(few, key=_nearness)[0]  # the first of equals, which has the fewest changes
+    likely = [
+        values for values, run_forecast in quick_results if not missed_goals(run_forecast, need)
+    ]
+    nearest = max(quick_results, key=_nearness)[
+        0
+    ]  # the first of equals, which has the fewest changes
     tried: list[Improved] = []
     for values in (*likely[:_LIKELY], nearest):
         if values not in [stage for stage, _ in tried]:
             tried.append((values, None))
-            found = _with_retries(question, values, effort)
-            if _meets(question, found):
-                return _smaller(question, values, found, effort, curve)
-            tried[-1] = found
+            improvement = _add_retries(question, values, effort)
+            if _meets(question, improvement):
+                return _shrink_changes(question, values, improvement, effort, curve)
+            tried[-1] = improvement
     return max(tried, key=_nearness)
 
 
-def _meets(question: Question, one: Improved) -> bool:
-    return one[1] is not None and reaches(one[1], question.goal.confidence)
+def _meets(question: Question, improvement: Improved) -> bool:
+    return improvement[1] is not None and reaches(improvement[1], question.goal.confidence)
 
 
-def _nearness(one: Improved) -> tuple[float, ...]:
+def _nearness(improvement: Improved) -> tuple[float, ...]:
     """Return a key by the nearness to the goals; if no run meets one, by goodput."""
-    if one[1] is None:
+    if improvement[1] is None:
         return (-1.0,)
-    shares = [chance.share for chance in one[1].meets.values()]
-    return min(shares), sum(shares), one[1].mean_goodput
+    shares = [chance.share for chance in improvement[1].meets.values()]
+    return min(shares), sum(shares), improvement[1].mean_goodput
 
 
-def _with_retries(question: Question, stage: Changes, effort: Effort) -> Improved:
+def _add_retries(question: Question, stage: Changes, effort: Effort) -> Improved:
     """Return a stage with the retries that the changed job needs, and its outcomes.
 
     The retries are set last, because their number depends on the job's time with the other
     changes. They are those for a market as bad as its trace allows.
     """
-    staged = changed(question, stage)
-    worst = at_worst(question.market)
-    hard = staged if worst is None else changed(staged, {"market": worst.model_dump(mode="json")})
-    (unlimited,) = effort.try_each([without_limits(hard)])
+    staged = change_question(question, stage)
+    worst = find_worst_market(question.market)
+    worst_question = (
+        staged
+        if worst is None
+        else change_question(staged, {"market": worst.model_dump(mode="json")})
+    )
+    (unlimited,) = effort.try_each([remove_limits(worst_question)])
     values = stage | enough_retries(staged, unlimited)
     if not values:
         return {}, None
-    other = changed(question, values)
-    return values, forecast(other, effort.simulate(other))
+    changed_question = change_question(question, values)
+    return values, build_forecast(changed_question, effort.simulate(changed_question))
 
 
-def _tried(
+def _try_sets(
     question: Question, sets: Sequence[Changes], effort: Effort
 ) -> list[tuple[Question, Outcomes]]:
     """Try sets of changes with few runs each and unlimited retries."""
-    asked = [without_limits(changed(question, values)) for values in sets]
-    return list(zip(asked, effort.try_each(asked), strict=True))
+    questions = [remove_limits(change_question(question, values)) for values in sets]
+    return list(zip(questions, effort.try_each(questions), strict=True))
 
 
-def _mixes(question: Question, advised: Counsel) -> Iterator[Changes]:
+def _mixes(question: Question, advice: SettingsAdvice) -> Iterator[Changes]:
     """Yield all useful changes, elastic and not, with each affordable number of spares."""
-    every = advised.stages[-1]
+    all_changes = advice.stages[-1]
     for left_out in ({SPARES}, {SPARES, "job.min_nodes"}):
-        kept = {place: value for place, value in every.items() if place not in left_out}
-        if len(left_out) > 1 and "job.min_nodes" not in every:
+        remaining_changes = {
+            key: value for key, value in all_changes.items() if key not in left_out
+        }
+        if len(left_out) > 1 and "job.min_nodes" not in all_changes:
             return
-        for rung in ({}, *(one.values for one in advised.spares)):
-            mix = kept_up(question, {**kept, **rung})
-            if mix not in advised.stages and why_impossible(changed(question, mix)) is None:
+        for rung in ({}, *(spare_advice.values for spare_advice in advice.spares)):
+            mix = lengthen_interval(question, {**remaining_changes, **rung})
+            if (
+                mix not in advice.stages
+                and explain_impossible(change_question(question, mix)) is None
+            ):
                 yield mix
 
 
-def _smaller(
-    question: Question, stage: Changes, found: Improved, effort: Effort, curve: Curve
+def _shrink_changes(
+    question: Question, stage: Changes, improvement: Improved, effort: Effort, curve: IntervalCurve
 ) -> Improved:
     """Drop or halve each change, and move the interval, while the goals hold at no higher cost.
 
@@ -340,64 +382,76 @@ def _smaller(
     are best by themselves are too many once it is elastic. The first set stays if all runs do
     not confirm the result of few.
     """
-    moves = [] if not stage else [*_simpler(question, stage, curve)]
+    moves = [] if not stage else [*_simplify_changes(question, stage, curve)]
     if not moves:
-        return found
-    (price, _), *singles = _priced(question, [stage, *moves], effort)
-    better = [values for cost, values in sorted(singles, key=lambda one: one[0]) if cost < price]
+        return improvement
+    (price, _), *singles = _price_sets(question, [stage, *moves], effort)
+    better = [
+        values
+        for cost, values in sorted(singles, key=lambda priced_set: priced_set[0])
+        if cost < price
+    ]
     if not better:
-        return found
+        return improvement
     # Two rounds of simulations, and no chain of one change after another, which took several times
     # as long: each change by itself, then the better ones together, since they may not add up.
-    joined = [better[0], *(_joined(stage, better[:n]) for n in range(2, len(better) + 1))]
+    joined = [better[0], *(_join_moves(stage, better[:n]) for n in range(2, len(better) + 1))]
     different = [values for n, values in enumerate(joined) if values not in joined[:n]]
-    sets = [kept_up(question, values) for values in different]
-    _, best = min(_priced(question, sets, effort), key=lambda one: one[0])
-    again = _with_retries(question, best, effort)
-    return again if _meets(question, again) or again == ({}, None) else found
+    sets = [lengthen_interval(question, values) for values in different]
+    _, best = min(_price_sets(question, sets, effort), key=lambda priced_set: priced_set[0])
+    smaller_improvement = _add_retries(question, best, effort)
+    return (
+        smaller_improvement
+        if _meets(question, smaller_improvement) or smaller_improvement == ({}, None)
+        else improvement
+    )
 
 
-def _priced(
+def _price_sets(
     question: Question, sets: Sequence[Changes], effort: Effort
 ) -> list[tuple[float, Changes]]:
     """Return sets of changes with their prices, each change added to them."""
     return [
         (_price(*tried) + _A_CHANGE * len(values), values)
-        for values, tried in zip(sets, _tried(question, sets, effort), strict=True)
+        for values, tried in zip(sets, _try_sets(question, sets, effort), strict=True)
     ]
 
 
-def _joined(stage: Changes, moves: Sequence[Changes]) -> Changes:
+def _join_moves(stage: Changes, moves: Sequence[Changes]) -> Changes:
     """Return several sets joined with a stage; if two set the same value, that of the first."""
     values = dict(stage)
     for move in moves:
-        for place in {**stage, **move}:
-            now, then = stage.get(place), move.get(place)
-            if then != now and values.get(place) == now:
-                values[place] = then
-    return {place: value for place, value in values.items() if value is not None}
+        for key in {**stage, **move}:
+            base_value, moved_value = stage.get(key), move.get(key)
+            if moved_value != base_value and values.get(key) == base_value:
+                values[key] = moved_value
+    return {key: value for key, value in values.items() if value is not None}
 
 
-def _price(asked: Question, outcomes: Outcomes) -> float:
+def _price(question: Question, outcomes: Outcomes) -> float:
     """Return a run's mean price, as a share of on-demand; infinite if a goal may be missed."""
-    seen = forecast(asked, outcomes)
-    if any(chance.share < asked.goal.confidence for chance in seen.meets.values()):
+    run_forecast = build_forecast(question, outcomes)
+    if any(chance.share < question.goal.confidence for chance in run_forecast.meets.values()):
         return math.inf
-    costs = costs_of(asked, outcomes)
+    costs = find_price_shares(question, outcomes)
     return float(costs[np.isfinite(costs)].mean())
 
 
-def _simpler(question: Question, values: Changes, curve: Curve) -> Iterator[Changes]:
+def _simplify_changes(
+    question: Question, values: Changes, curve: IntervalCurve
+) -> Iterator[Changes]:
     """Yield sets with one change less, fewer spares, or another interval."""
-    for place in values:
-        yield kept_up(question, {one: value for one, value in values.items() if one != place})
-    spares, now = values.get(SPARES, 0), question.job.spare_nodes
-    if spares > now + 1:
-        yield {**values, SPARES: max(now, spares // 2)}
+    for dropped_key in values:
+        yield lengthen_interval(
+            question, {key: value for key, value in values.items() if key != dropped_key}
+        )
+    spares, current_spares = values.get(SPARES, 0), question.job.spare_nodes
+    if spares > current_spares + 1:
+        yield {**values, SPARES: max(current_spares, spares // 2)}
         yield {**values, SPARES: spares - 1}
     if INTERVAL in values:
-        least = changed(question, values).shortest_steps
-        known = (values[INTERVAL], question.job.checkpoint_every_steps)
+        min_steps = change_question(question, values).shortest_steps
+        tried_steps = (values[INTERVAL], question.job.checkpoint_every_steps)
         for point in curve.points:
-            if point.steps >= least and point.steps not in known:
+            if point.steps >= min_steps and point.steps not in tried_steps:
                 yield {**values, INTERVAL: point.steps}

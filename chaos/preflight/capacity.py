@@ -16,7 +16,7 @@ from chaos.preflight.market import (
     Replay,
     Shock,
     Weibull,
-    scaled,
+    scale_trace,
 )
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -52,7 +52,7 @@ def pools_capacity(
     if not any(market.is_shared for market, _ in pools):
         return engine
     # A generator of its own: whatever the job wants, the market has the very same losses.
-    return Held(engine, [pool for _, pool in pools], runs, rng.spawn(1)[0])
+    return HeldNodes(engine, [pool for _, pool in pools], runs, rng.spawn(1)[0])
 
 
 def _engine(
@@ -61,14 +61,14 @@ def _engine(
     """Return the engine of whole markets: counts if lives are exponential, else node by node."""
     market, nodes = pools[0]
     if market.replay is not None:
-        return Replayed(market.replay, nodes, runs, rng)
+        return ReplayedTrace(market.replay, nodes, runs, rng)
     if isinstance(market.lifetime, Exponential):
         return Memoryless(pools, runs, rng)
     assert market.lifetime is not None
     return Ageing(market, market.lifetime, nodes, runs, rng)
 
 
-class Held:
+class HeldNodes:
     """The nodes that jobs hold on markets of more: as many as they want of those that are up.
 
     A loss takes any node of the market alike. One that the job loses is replaced at once by
@@ -84,23 +84,23 @@ class Held:
         self.next_s, self.cut = market.next_s, market.cut
 
     def change(self) -> Counts:
-        before, held = self._market.up.copy(), self.up
-        lost = self._hit(self._market.change(), before, held)
+        previous_up, previous_held = self._market.up.copy(), self.up
+        lost = self._draw_job_losses(self._market.change(), previous_up, previous_held)
         self.up = np.minimum(self._market.up, self._wanted)
         self.next_s = self._market.next_s
         if self._market.cut is not None:
             # Where a repeated trace begins again, the job loses what it then holds less.
-            self.cut = np.where(self._market.cut > 0, np.maximum(0, held - self.up), 0)
+            self.cut = np.where(self._market.cut > 0, np.maximum(0, previous_held - self.up), 0)
         return lost
 
-    def _hit(self, lost: Counts, before: Counts, held: Counts) -> Counts:
+    def _draw_job_losses(self, lost: Counts, previous_up: Counts, previous_held: Counts) -> Counts:
         """Draw the job's among the lost nodes: one after the other, without putting back."""
         hit = np.zeros_like(lost)
         for n in range(int(lost.max(initial=0))):
             rows = np.flatnonzero(lost > n)
             # One number per run, the same for all pools, so that a node more mostly changes little.
             drawn = self._rng.random(self._runs)[rows % self._runs]
-            hit[rows] += drawn * (before[rows] - n) < held[rows] - hit[rows]
+            hit[rows] += drawn * (previous_up[rows] - n) < previous_held[rows] - hit[rows]
         return hit
 
 
@@ -121,8 +121,8 @@ class Memoryless:
         self._runs, self._rng, self._shock = runs, rng, pools[0][0].shock
         rates = np.array([self._rates(market) for market, _ in pools])
         self._loss, self._shock_rate, self._return = np.repeat(rates, runs, axis=0).T.copy()
-        self._comes_back = self._return > 0
-        self._other = self._shock_rate + self.up * self._return
+        self._has_returns = self._return > 0
+        self._base_rate = self._shock_rate + self.up * self._return
         self._draw()
 
     @staticmethod
@@ -130,30 +130,32 @@ class Memoryless:
         """Return losses per node, shocks, and returns per missing node, in a second."""
         assert isinstance(market.lifetime, Exponential)
         times_h = (market.lifetime.mtbf_h, market.shock and market.shock.every_h, market.away_h)
-        loss, shock, back = (1 / (hours * HOUR_S) if hours else 0.0 for hours in times_h)
-        return loss, shock, back
+        loss, shock, node_return = (1 / (hours * HOUR_S) if hours else 0.0 for hours in times_h)
+        return loss, shock, node_return
 
     def change(self) -> Counts:
         # One uniform number chooses among three kinds laid end to end: a node's own loss, a shock,
         # a return. All pools read the same one, so a pool with a node more mostly sees the same
         # event, and the difference of two settings has little noise.
         point = self._spread(self._rng.random(self._runs)) * self._total
-        single = point < self._losing
-        lost: Counts = single.astype(np.int64)
+        is_single = point < self._losing
+        lost: Counts = is_single.astype(np.int64)
         if self._shock is not None:
-            struck = np.flatnonzero(~single & (point < self._losing + self._shock_rate))
-            if len(struck):
-                lost[struck] = taken(self._shock, self.up[struck], self._rng)
-        back = self._comes_back & (point >= self._losing + self._shock_rate)
+            shocked_rows = np.flatnonzero(~is_single & (point < self._losing + self._shock_rate))
+            if len(shocked_rows):
+                lost[shocked_rows] = draw_shock_losses(
+                    self._shock, self.up[shocked_rows], self._rng
+                )
+        returns = self._has_returns & (point >= self._losing + self._shock_rate)
         # Where replacements come at once the count never changes: a loss is a loss and a return in
         # one.
-        self.up = self.up + back - lost * self._comes_back
+        self.up = self.up + returns - lost * self._has_returns
         self._draw()
         return lost
 
     def _draw(self) -> None:
         self._losing = self.up * self._loss
-        self._total = self._losing - self.up * self._return + self._other
+        self._total = self._losing - self.up * self._return + self._base_rate
         drawn = self._spread(self._rng.standard_exponential(self._runs))
         self.next_s = self.next_s + drawn / self._total
 
@@ -172,66 +174,68 @@ class Ageing:
         self._rng, self._life, self._shock, self._away = rng, life, market.shock, market.away_h
         self._is_up = np.ones((runs, pool + 1), dtype=np.bool_)
         self._clock = np.full((runs, pool + 1), np.inf)  # the last column is the shock's
-        self._clock[:, :pool] = lives_s(life, (runs, pool), rng)
+        self._clock[:, :pool] = draw_lives_s(life, (runs, pool), rng)
         if market.shock is not None:
             self._clock[:, pool] = rng.exponential(market.shock.every_h * HOUR_S, runs)
         # The same memory in one row: access to single elements takes half the time.
         self._flat_is_up, self._flat_clock = self._is_up.reshape(-1), self._clock.reshape(-1)
-        self._first = np.arange(runs) * (pool + 1)
+        self._row_starts = np.arange(runs) * (pool + 1)
         self._draw()
 
     def change(self) -> Counts:
-        at, is_shock = self._at, self._node == self._clock.shape[1] - 1
-        goes = self._flat_is_up.take(at) & ~is_shock
-        lost: Counts = goes.astype(np.int64)
+        cells, is_shock = self._cells, self._node == self._clock.shape[1] - 1
+        is_lost = self._flat_is_up.take(cells) & ~is_shock
+        lost: Counts = is_lost.astype(np.int64)
         if self._away == 0:
-            self._flat_clock[at] = self.next_s + lives_s(self._life, at.shape, self._rng)
+            self._flat_clock[cells] = self.next_s + draw_lives_s(self._life, cells.shape, self._rng)
         else:
-            comes = ~(goes | is_shock)
-            gone, back = np.flatnonzero(goes), np.flatnonzero(comes)
-            away_s = self._rng.standard_exponential(len(gone)) * (self._away * HOUR_S)
-            self._turn(gone, away_s, is_up=False)
-            self._turn(back, lives_s(self._life, back.shape, self._rng), is_up=True)
-            self.up = self.up + comes - goes
+            is_back = ~(is_lost | is_shock)
+            lost_rows, returned_rows = np.flatnonzero(is_lost), np.flatnonzero(is_back)
+            away_s = self._rng.standard_exponential(len(lost_rows)) * (self._away * HOUR_S)
+            self._set_state(lost_rows, away_s, is_up=False)
+            self._set_state(
+                returned_rows, draw_lives_s(self._life, returned_rows.shape, self._rng), is_up=True
+            )
+            self.up = self.up + is_back - is_lost
         if self._shock is not None:
-            self._strike(np.flatnonzero(is_shock), lost)
+            self._apply_shock(np.flatnonzero(is_shock), lost)
         self._draw()
         return lost
 
-    def _turn(self, rows: NDArray[np.intp], lasts_s: Floats, *, is_up: bool) -> None:
-        at = self._at[rows]
-        self._flat_clock[at] = self.next_s[rows] + lasts_s
-        self._flat_is_up[at] = is_up
+    def _set_state(self, rows: NDArray[np.intp], duration_s: Floats, *, is_up: bool) -> None:
+        cells = self._cells[rows]
+        self._flat_clock[cells] = self.next_s[rows] + duration_s
+        self._flat_is_up[cells] = is_up
 
-    def _strike(self, rows: NDArray[np.intp], lost: Counts) -> None:
+    def _apply_shock(self, rows: NDArray[np.intp], lost: Counts) -> None:
         assert self._shock is not None
         if not len(rows):
             return
         shape = (len(rows), self._clock.shape[1] - 1)
         now_s = self.next_s[rows, None]
-        count = taken(self._shock, self.up[rows], self._rng)
+        count = draw_shock_losses(self._shock, self.up[rows], self._rng)
         keys = np.where(self._is_up[rows, :-1], self._rng.random(shape), 1.0)
         # The rank of a random key, with absent nodes behind all others: `count` of those that are
         # up, each with equal chance, in one step for all rows.
         is_taken = keys.argsort(axis=1).argsort(axis=1) < count[:, None]
         if self._away == 0:
-            then = lives_s(self._life, shape, self._rng)
+            durations_s = draw_lives_s(self._life, shape, self._rng)
         else:
-            then = self._rng.exponential(self._away * HOUR_S, shape)
+            durations_s = self._rng.exponential(self._away * HOUR_S, shape)
             self._is_up[rows, :-1] &= ~is_taken
             self.up[rows] -= count
-        self._clock[rows, :-1] = np.where(is_taken, now_s + then, self._clock[rows, :-1])
+        self._clock[rows, :-1] = np.where(is_taken, now_s + durations_s, self._clock[rows, :-1])
         next_s = self._rng.exponential(self._shock.every_h * HOUR_S, len(rows))
         self._clock[rows, -1] = self.next_s[rows] + next_s
         lost[rows] = count
 
     def _draw(self) -> None:
         self._node = self._clock.argmin(axis=1)
-        self._at = self._first + self._node
-        self.next_s = self._flat_clock.take(self._at)
+        self._cells = self._row_starts + self._node
+        self.next_s = self._flat_clock.take(self._cells)
 
 
-class Replayed:
+class ReplayedTrace:
     """A trace, entered at a random moment; after its end it begins again.
 
     A pool larger than the trace is several copies of it, each entered at another moment: its
@@ -239,53 +243,55 @@ class Replayed:
     """
 
     def __init__(self, replay: Replay, pool: int, runs: int, rng: np.random.Generator) -> None:
-        self._at = np.append(np.asarray(replay.at_s), replay.span_s)
-        self._up = scaled(replay, pool)
+        self._times_s = np.append(np.asarray(replay.at_s), replay.span_s)
+        self._up = scale_trace(replay, pool)
         self._copies = np.arange(len(self._up))
         self._rows = np.arange(runs)
         offset = rng.random((runs, len(self._up))) * replay.span_s
-        self._place = np.searchsorted(self._at, offset, side="right") - 1
-        self._zero = -offset  # the time of the run at which the trace's present round began
-        self.up = self._up[self._copies, self._place].sum(axis=1)
+        self._positions = np.searchsorted(self._times_s, offset, side="right") - 1
+        self._round_starts_s = (
+            -offset
+        )  # the time of the run at which the trace's present round began
+        self.up = self._up[self._copies, self._positions].sum(axis=1)
         self.cut: Counts | None = np.zeros(runs, dtype=np.int64)
         self._draw()
 
     def change(self) -> Counts:
-        here = self._rows, self._copy
-        place = self._place[here]
-        before = self._up[self._copy, place]
-        wraps = place + 2 >= len(self._at)
-        place = np.where(wraps, 0, place + 1)
-        self._place[here] = place
-        self._zero[here] += np.where(wraps, self._at[-1], 0.0)
-        after = self._up[self._copy, place]
-        self.up = self.up + after - before
-        fall = np.maximum(0, before - after)
+        cells = self._rows, self._copy
+        positions = self._positions[cells]
+        previous_up = self._up[self._copy, positions]
+        is_wrapped = positions + 2 >= len(self._times_s)
+        positions = np.where(is_wrapped, 0, positions + 1)
+        self._positions[cells] = positions
+        self._round_starts_s[cells] += np.where(is_wrapped, self._times_s[-1], 0.0)
+        next_up = self._up[self._copy, positions]
+        self.up = self.up + next_up - previous_up
+        fall = np.maximum(0, previous_up - next_up)
         # The step from the end of a trace to its beginning is no observed loss.
-        self.cut = np.where(wraps, fall, 0)
+        self.cut = np.where(is_wrapped, fall, 0)
         self._draw()
         lost: Counts = fall - self.cut
         return lost
 
     def _draw(self) -> None:
-        nexts = self._zero + self._at[self._place + 1]
-        self._copy = nexts.argmin(axis=1)
-        self.next_s = nexts[self._rows, self._copy]
+        next_changes_s = self._round_starts_s + self._times_s[self._positions + 1]
+        self._copy = next_changes_s.argmin(axis=1)
+        self.next_s = next_changes_s[self._rows, self._copy]
 
 
-def taken(shock: Shock, up: Counts, rng: np.random.Generator) -> Counts:
+def draw_shock_losses(shock: Shock, up: Counts, rng: np.random.Generator) -> Counts:
     """Draw the number of nodes that each shock takes, of those that are up."""
     if not shock.seen:
         drawn: Counts = rng.binomial(up, shock.share)
         return drawn
-    lost, of = np.array(shock.seen).T[:, rng.integers(0, len(shock.seen), len(up))]
-    among = rng.hypergeometric(lost, of - lost, np.minimum(up, of))
-    larger = np.floor(up * (lost / of) + rng.random(len(up)))
-    counts: Counts = np.where(up > of, larger, among).astype(np.int64)
+    lost, held_nodes = np.array(shock.seen).T[:, rng.integers(0, len(shock.seen), len(up))]
+    sampled_losses = rng.hypergeometric(lost, held_nodes - lost, np.minimum(up, held_nodes))
+    scaled_losses = np.floor(up * (lost / held_nodes) + rng.random(len(up)))
+    counts: Counts = np.where(up > held_nodes, scaled_losses, sampled_losses).astype(np.int64)
     return counts
 
 
-def lives_s(life: Lifetime, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+def draw_lives_s(life: Lifetime, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
     """Draw lives of new nodes, in seconds."""
     match life:
         case Exponential():
@@ -326,7 +332,7 @@ def availability(
     If the market changes too often for such a time, the time is shortened.
     """
     grid_s = np.linspace(0, hours * HOUR_S, points + 1)
-    up, lost = _sampled(market, pool, grid_s, seed)
+    up, lost = _sample_capacity(market, pool, grid_s, seed)
     low, middle, high = np.quantile(up, [0.05, 0.5, 0.95], axis=0, method="inverted_cdf")
     losses_per_h = lost.mean(axis=0) / (hours / points)
     return Availability(
@@ -339,7 +345,7 @@ def availability(
 
 
 @lru_cache(maxsize=256)
-def held_quantile(market: Market, pool: int, share: float) -> int:
+def find_up_quantile(market: Market, pool: int, share: float) -> int:
     """Return the number of nodes that are up, of `pool`, in all but `share` of the time."""
     if not market.makes_wait:
         return pool
@@ -348,11 +354,11 @@ def held_quantile(market: Market, pool: int, share: float) -> int:
     settled_h = 5 * max(market.away_h, 0.01)
     span_h = market.replay.span_s / HOUR_S if market.replay else 20 * settled_h
     grid_s = np.linspace(settled_h * HOUR_S, (settled_h + span_h) * HOUR_S, 40)
-    up, _ = _sampled(market, pool, grid_s, _SEED)
+    up, _ = _sample_capacity(market, pool, grid_s, _SEED)
     return int(np.quantile(up, share, method="inverted_cdf"))
 
 
-def _sampled(market: Market, pool: int, grid_s: Floats, seed: int) -> tuple[Counts, Counts]:
+def _sample_capacity(market: Market, pool: int, grid_s: Floats, seed: int) -> tuple[Counts, Counts]:
     engine = capacity(market, pool, _RUNS, np.random.Generator(np.random.SFC64(seed)))
     up = np.full((_RUNS, len(grid_s)), -1, dtype=np.int64)
     lost = np.zeros((_RUNS, len(grid_s) - 1), dtype=np.int64)
@@ -360,11 +366,11 @@ def _sampled(market: Market, pool: int, grid_s: Floats, seed: int) -> tuple[Coun
     for _ in range(_ROUNDS_MAX):
         if engine.next_s.min() > grid_s[-1]:
             break
-        held, at_s = engine.up.copy(), engine.next_s
-        up = np.where((up < 0) & (grid_s[None, :] < at_s[:, None]), held[:, None], up)
-        bin_of = np.searchsorted(grid_s, at_s) - 1
-        is_in = (bin_of >= 0) & (bin_of < lost.shape[1])
+        current_up, at_s = engine.up.copy(), engine.next_s
+        up = np.where((up < 0) & (grid_s[None, :] < at_s[:, None]), current_up[:, None], up)
+        bins = np.searchsorted(grid_s, at_s) - 1
+        is_sampled = (bins >= 0) & (bins < lost.shape[1])
         # The bin is looked up before the change, which moves `next_s` to the one after.
         count = engine.change()
-        np.add.at(lost, (rows[is_in], bin_of[is_in]), count[is_in])
+        np.add.at(lost, (rows[is_sampled], bins[is_sampled]), count[is_sampled])
     return np.where(up < 0, engine.up[:, None], up), lost

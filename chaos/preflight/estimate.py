@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from chaos.words import Z_95, wilson_interval
+from chaos.wording import Z_95, wilson_interval
 
 # Means of samples drawn anew with replacement (bootstrap), for the interval of a mean.
 MEANS_DRAWN = 2_000
@@ -28,7 +28,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Spread:
+class Quantiles:
     """A distribution in three numbers: 5, 50 and 95 %."""
 
     low: float
@@ -47,26 +47,26 @@ class Chance:
     n: int
 
 
-def mean_of(values: Sequence[float], *, seed: int = 0) -> Estimate:
+def bootstrap_mean(values: Sequence[float], *, seed: int = 0) -> Estimate:
     """Return the mean of independent values; the interval is found by resampling."""
-    given = np.asarray(values, dtype=float)
+    samples = np.asarray(values, dtype=float)
     rng = np.random.Generator(np.random.PCG64(seed))
-    means = rng.choice(given, (MEANS_DRAWN, len(given))).mean(axis=1)
+    means = rng.choice(samples, (MEANS_DRAWN, len(samples))).mean(axis=1)
     low, high = np.quantile(means, [0.025, 0.975])
-    return Estimate(float(given.mean()), float(low), float(high))
+    return Estimate(float(samples.mean()), float(low), float(high))
 
 
-def mean_of_runs(values: NDArray[np.float64]) -> Estimate:
+def estimate_mean(values: NDArray[np.float64]) -> Estimate:
     """Return the mean of many runs; the interval is that of the normal distribution."""
     mean = float(values.mean())
     half = Z_95 * float(values.std()) / math.sqrt(len(values))
     return Estimate(mean, mean - half, mean + half)
 
 
-def spread(values: NDArray[np.float64]) -> Spread:
+def spread(values: NDArray[np.float64]) -> Quantiles:
     """Return 5, 50 and 95 %; infinite values stay infinite."""
     ranked = np.quantile(values, [0.05, 0.5, 0.95], method="inverted_cdf")
-    return Spread(*(float(value) for value in ranked))
+    return Quantiles(*(float(value) for value in ranked))
 
 
 def chance(hits: int, n: int) -> Chance:
@@ -77,34 +77,34 @@ def chance(hits: int, n: int) -> Chance:
 _LONG = 2.0  # below so many hours or minutes, the smaller unit is used
 
 
-def in_s(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Return seconds with three digits, whole from 100 on."""
     return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"  # noqa: PLR2004
 
 
-def unit_of(hours: float) -> tuple[str, float]:
+def choose_time_unit(hours: float) -> tuple[str, float]:
     """Return the unit for a time of this size, and its number per hour."""
     if hours >= _LONG:
         return "h", 1.0
     return ("min", 60.0) if hours * 60 >= _LONG else ("s", 3600.0)
 
 
-def in_hours(hours: float) -> str:
+def format_hours(hours: float) -> str:
     """Return a time with its unit: `3.4 h`, `12.0 min`, `5.3 s`."""
-    unit, each = unit_of(hours)
-    return f"{hours * each:.1f} {unit}"
+    unit, units_per_hour = choose_time_unit(hours)
+    return f"{hours * units_per_hour:.1f} {unit}"
 
 
 _MANY = 2.0  # from so many on, a share is said in times
 
 
-def in_shares(share: float) -> str:
+def format_price_share(share: float) -> str:
     """Return a share of a price: `47%`, `3.6 times`, `36 times`."""
     if share < _MANY:
         return f"{share:.0%}"
     return f"{share:,.0f} times" if share >= 10 else f"{share:.1f} times"  # noqa: PLR2004
 
 
-def in_percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Return a requested share with all its digits: `95%`, `99.9%`."""
     return f"{100 * share:.10g}%"

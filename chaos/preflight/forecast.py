@@ -19,10 +19,10 @@ import numpy as np
 
 from chaos.errors import UsageError
 from chaos.preflight.capacity import HOUR_S, Flags, Floats, pools_capacity
-from chaos.preflight.estimate import Chance, Spread, chance, spread
+from chaos.preflight.estimate import Chance, Quantiles, chance, spread
 from chaos.preflight.market import Exponential, LossNotice, Market, loss_interval_s
 from chaos.preflight.question import Question
-from chaos.preflight.runs import SimulatedRuns
+from chaos.preflight.simulated_runs import SimulatedRuns
 
 # Runs of one block share a generator, so that the bits do not depend on the number of cores.
 BLOCK = 2_500
@@ -81,8 +81,10 @@ def simulate(
     Raises `UsageError` if the market changes too often, or the training is too
     long, for a result.
     """
-    asked = [(question, horizon_s or default_horizon_s(question))]
-    return _simulated(asked, runs=runs, seed=seed, jobs=jobs, spares_starts=spares_starts)[0]
+    timed_questions = [(question, horizon_s or default_horizon_s(question))]
+    return _simulate_blocks(
+        timed_questions, runs=runs, seed=seed, jobs=jobs, spares_starts=spares_starts
+    )[0]
 
 
 def simulate_each(
@@ -97,14 +99,17 @@ def simulate_each(
 
     Questions with the same market and number of nodes get the very same losses.
     """
-    asked = [(question, default_horizon_s(question)) for question in questions]
+    timed_questions = [(question, default_horizon_s(question)) for question in questions]
     if to_deadline:
-        asked = [(one, min(s, (one.goal.deadline_h or s) * HOUR_S)) for one, s in asked]
-    return _simulated(asked, runs=runs, seed=seed, jobs=jobs)
+        timed_questions = [
+            (timed_question, min(s, (timed_question.goal.deadline_h or s) * HOUR_S))
+            for timed_question, s in timed_questions
+        ]
+    return _simulate_blocks(timed_questions, runs=runs, seed=seed, jobs=jobs)
 
 
-def _simulated(
-    asked: Sequence[tuple[Question, float]],
+def _simulate_blocks(
+    timed_questions: Sequence[tuple[Question, float]],
     *,
     runs: int,
     seed: int,
@@ -116,27 +121,29 @@ def _simulated(
     A process with threads is not forked: a lock that a thread holds would stay locked.
     """
     groups: dict[object, list[int]] = {}
-    for n, (question, horizon_s) in enumerate(asked):
+    for n, (question, horizon_s) in enumerate(timed_questions):
         _refuse_endless(question, horizon_s)
-        groups.setdefault(_together(question), []).append(n)
+        groups.setdefault(_find_group_key(question), []).append(n)
     sizes = [min(BLOCK, runs - start) for start in range(0, runs, BLOCK)]
     seeds = np.random.SeedSequence(seed).spawn(len(sizes))
     parts = []
-    for places in groups.values():
-        among = [asked[n] for n in places]
-        parts += [(places, (among, *one, spares_starts)) for one in zip(sizes, seeds, strict=True)]
+    for indexes in groups.values():
+        group = [timed_questions[n] for n in indexes]
+        parts += [
+            (indexes, (group, *item, spares_starts)) for item in zip(sizes, seeds, strict=True)
+        ]
     # Processes, since threads handed Python's lock to and fro, and two took longer than one.
     if min(jobs, len(parts)) < 2 or threading.active_count() > 1:  # noqa: PLR2004
-        blocks = [_block(part) for _, part in parts]
+        blocks = [_simulate_block(part) for _, part in parts]
     else:
         processes = ProcessPoolExecutor(min(jobs, len(parts)), mp_context=get_context("fork"))
         with processes as pool:
-            blocks = list(pool.map(_block, (part for _, part in parts)))
-    found: list[list[Outcomes]] = [[] for _ in asked]
-    for (places, _), block in zip(parts, blocks, strict=True):
-        for n, outcomes in zip(places, block, strict=True):
-            found[n].append(outcomes)
-    return [_joined(one) for one in found]
+            blocks = list(pool.map(_simulate_block, (part for _, part in parts)))
+    question_blocks: list[list[Outcomes]] = [[] for _ in timed_questions]
+    for (indexes, _), block in zip(parts, blocks, strict=True):
+        for n, outcomes in zip(indexes, block, strict=True):
+            question_blocks[n].append(outcomes)
+    return [_join_outcomes(item) for item in question_blocks]
 
 
 def _pool(question: Question) -> tuple[Market, int, int]:
@@ -146,10 +153,10 @@ def _pool(question: Question) -> tuple[Market, int, int]:
     """
     plain = {"name": "", "source": "", "notice": LossNotice(), "price_ratio": 1.0, "doubt": None}
     job = question.job
-    return question.market.model_copy(update=plain), job.at_risk, job.on_demand_nodes
+    return question.market.model_copy(update=plain), job.spot_nodes, job.on_demand_nodes
 
 
-def _together(question: Question) -> object:
+def _find_group_key(question: Question) -> object:
     """Return a key; questions with the same key are simulated side by side."""
     # Memoryless pools need one draw for the time of a change and one for its kind, whatever their
     # size, so any number of them can share the draws, if they share the shocks. Engines with a
@@ -172,43 +179,47 @@ def default_horizon_s(question: Question) -> float:
 _Part: TypeAlias = tuple[Sequence[tuple[Question, float]], int, np.random.SeedSequence, bool]
 
 
-def _block(part: _Part) -> list[Outcomes]:
+def _simulate_block(part: _Part) -> list[Outcomes]:
     """Simulate some runs of questions side by side."""
-    asked, runs, seed, spares_starts = part
-    questions, horizons_s = zip(*asked, strict=True)
+    timed_questions, runs, seed, spares_starts = part
+    questions, horizons_s = zip(*timed_questions, strict=True)
     # `spawn` has a counter: a copy has the same children, even if the seed was used before.
     seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
     # The market has a generator of its own: what a job does draws nothing from it, so that two
     # settings meet the very same losses, and their difference is no luck.
-    of_market, of_job = (np.random.SFC64(s) for s in seed.spawn(2))
+    market_bits, job_bits = (np.random.SFC64(s) for s in seed.spawn(2))
     pools = list(dict.fromkeys(map(_pool, questions)))
-    at_risk = [(market, nodes) for market, nodes, _ in pools]
-    pool = pools_capacity(at_risk, runs, np.random.Generator(of_market))
-    kept = np.repeat([on_demand for *_, on_demand in pools], runs)
+    spot_pools = [(market, nodes) for market, nodes, _ in pools]
+    pool = pools_capacity(spot_pools, runs, np.random.Generator(market_bits))
+    on_demand_nodes = np.repeat([on_demand for *_, on_demand in pools], runs)
     pool_of = [pools.index(_pool(question)) for question in questions]
     state = SimulatedRuns(
-        questions, pool.up + kept, horizons_s, pool_of=pool_of, spares_starts=spares_starts
+        questions,
+        pool.up + on_demand_nodes,
+        horizons_s,
+        pool_of=pool_of,
+        spares_starts=spares_starts,
     )
     while True:
-        state.pass_to(pool.next_s)
+        state.advance(pool.next_s)
         if not state.going:
             break
         lost = pool.change()
-        state.meet(pool.up + kept, lost, of_job.random_raw(runs), pool.cut)
+        state.apply_change(pool.up + on_demand_nodes, lost, job_bits.random_raw(runs), pool.cut)
     columns = {f.name: getattr(state, f.name).astype(np.float64) for f in fields(Outcomes)}
     return [
         Outcomes(**{name: column[n * runs : (n + 1) * runs] for name, column in columns.items()})
-        for n in range(len(asked))
+        for n in range(len(timed_questions))
     ]
 
 
-def _joined(blocks: list[Outcomes]) -> Outcomes:
+def _join_outcomes(blocks: list[Outcomes]) -> Outcomes:
     names = [f.name for f in fields(Outcomes)]
     return Outcomes(**{n: np.concatenate([getattr(b, n) for b in blocks]) for n in names})
 
 
 def _refuse_endless(question: Question, horizon_s: float) -> None:
-    nodes = question.market.size(question.job.at_risk)
+    nodes = question.market.size(question.job.spot_nodes)
     changes = horizon_s / max(1e-9, loss_interval_s(question.market, nodes))
     if changes > CHANGES_MAX:
         raise UsageError(
@@ -223,16 +234,16 @@ class Forecast:
     """Distributions and probabilities of the runs of one question."""
 
     runs: int
-    goodput: Spread
+    goodput: Quantiles
     #: over all runs, infinite for those that did not finish
-    finish_h: Spread
+    finish_h: Quantiles
     #: the time after which runs that had not ended were cut off; None if none was
     watched_h: float | None
-    restarts: Spread
-    lost_steps: Spread
+    restarts: Quantiles
+    lost_steps: Quantiles
     lost_share: float
     #: the price of a run as a share of the same training on on-demand nodes
-    cost: Spread
+    cost: Quantiles
     finishes: Chance
     spent: Chance
     #: the runs that each budget of retries ended
@@ -255,26 +266,26 @@ def goodput(outcomes: Outcomes) -> Floats:
 def lossless_s(question: Question) -> float:
     """Return the seconds that the training takes with all its checkpoints and no loss."""
     saves = math.ceil(question.job.steps / question.job.checkpoint_every_steps)
-    return _with_saves_s(question, saves)
+    return _find_duration_s(question, saves)
 
 
-def on_demand_s(question: Question) -> float:
+def find_reference_node_s(question: Question) -> float:
     """Return the node-seconds of the same training with no loss, and saved once, at its end.
 
     It does not depend on the interval: too frequent saves count as a cost.
     """
-    return _with_saves_s(question, 1) * question.job.nodes
+    return _find_duration_s(question, 1) * question.job.nodes
 
 
-def _with_saves_s(question: Question, saves: int) -> float:
-    costs = question.known_costs
-    return question.work_s + saves * question.stop_s + question.behind_s + costs.begin_s
+def _find_duration_s(question: Question, saves: int) -> float:
+    costs = question.required_costs
+    return question.work_s + saves * question.stop_s + question.commit_delay_s + costs.begin_s
 
 
-def forecast(question: Question, outcomes: Outcomes) -> Forecast:
+def build_forecast(question: Question, outcomes: Outcomes) -> Forecast:
     """Return the forecast by the outcomes of all runs."""
     good, done, spent = goodput(outcomes), outcomes.finished > 0, outcomes.spent > 0
-    cut_off, price = ~done & ~spent, costs_of(question, outcomes)
+    cut_off, price = ~done & ~spent, find_price_shares(question, outcomes)
     finish_h = np.where(done, outcomes.end_s / 3600, np.inf)
     all_s, worked_s = float(outcomes.end_s.sum()), float(outcomes.work_s.sum())
     parts = ("useful", "save", "lost", "restart", "wait")
@@ -292,13 +303,13 @@ def forecast(question: Question, outcomes: Outcomes) -> Forecast:
         cost=spread(price),
         finishes=_share(done),
         spent=_share(spent),
-        ends={name: _share(runs) for name, runs in _ended_by(question, outcomes)},
+        ends={name: _share(runs) for name, runs in _split_ended_runs(question, outcomes)},
         cut_off=_share(cut_off),
         meets={name: _share(runs) for name, runs in met_goals(question, outcomes).items()},
         borders={
-            "deadline": _reached(finish_h, question.goal.confidence),
-            "budget": _reached(np.where(done, price, np.inf), question.goal.confidence),
-            "goodput": -_reached(np.where(done, -good, 0.0), question.goal.confidence),
+            "deadline": _find_quantile(finish_h, question.goal.confidence),
+            "budget": _find_quantile(np.where(done, price, np.inf), question.goal.confidence),
+            "goodput": -_find_quantile(np.where(done, -good, 0.0), question.goal.confidence),
         },
         rescued=chance(int(outcomes.rescued.sum()), int(outcomes.noticed.sum())),
         ledger=shares,
@@ -310,42 +321,42 @@ def _share(runs: Flags) -> Chance:
     return chance(int(runs.sum()), len(runs))
 
 
-def _ended_by(question: Question, outcomes: Outcomes) -> Iterator[tuple[str, Flags]]:
+def _split_ended_runs(question: Question, outcomes: Outcomes) -> Iterator[tuple[str, Flags]]:
     """Yield each budget of retries, and the runs that it ended."""
-    left = outcomes.spent > 0
+    remaining_runs = outcomes.spent > 0
     for name, limit, used in charged_budgets(question, outcomes):
-        over = left & (used > limit) & (limit >= 0)
-        yield name, over
-        left = left & ~over
-    yield question.settings.wait_budget, left
+        ended_runs = remaining_runs & (used > limit) & (limit >= 0)
+        yield name, ended_runs
+        remaining_runs = remaining_runs & ~ended_runs
+    yield question.settings.wait_budget, remaining_runs
 
 
 def charged_budgets(question: Question, outcomes: Outcomes) -> Iterator[tuple[str, int, Floats]]:
     """Yield each budget of a running group's losses, what it bears, and the use of each run."""
     settings = question.settings
-    used_up = outcomes.failures // settings.each_start
+    used_up = outcomes.failures // settings.losses_per_start
     used = (outcomes.failures, outcomes.preemptions + used_up)
-    named = zip(settings.budgets, settings.limits, used, strict=False)
+    budgets = zip(settings.budgets, settings.limits, used, strict=False)
     has_agents = settings.hosts_rendezvous
-    yield from (one for one in named if has_agents or one[0] != "max_restarts")
+    yield from (budget for budget in budgets if has_agents or budget[0] != "max_restarts")
 
 
-def _reached(values: Floats, share: float) -> float:
+def _find_quantile(values: Floats, share: float) -> float:
     """Return the least value that so large a share of the runs does not exceed."""
     return float(np.quantile(values, share, method="inverted_cdf"))
 
 
-def costs_of(question: Question, outcomes: Outcomes) -> Floats:
+def find_price_shares(question: Question, outcomes: Outcomes) -> Floats:
     """Return each run's price as a share of the on-demand price of the whole training.
 
     The price of a run that did not finish is divided by the part of the work that it
     did, and is infinite if it did none.
     """
-    part = outcomes.work_s / question.work_s
+    done_share = outcomes.work_s / question.work_s
     always_s = question.job.on_demand_nodes * outcomes.end_s
     paid_s = question.market.price_ratio * (outcomes.node_s - always_s) + always_s
-    paid = paid_s / on_demand_s(question)
-    return np.where(part > 0, paid / np.maximum(part, 1e-12), np.inf)
+    paid = paid_s / find_reference_node_s(question)
+    return np.where(done_share > 0, paid / np.maximum(done_share, 1e-12), np.inf)
 
 
 def met_goals(question: Question, outcomes: Outcomes) -> dict[str, Flags]:
@@ -355,7 +366,7 @@ def met_goals(question: Question, outcomes: Outcomes) -> dict[str, Flags]:
     if goal.deadline_h is not None:
         met["deadline"] = done & (outcomes.end_s <= goal.deadline_h * 3600)
     if goal.budget is not None:
-        met["budget"] = done & (costs_of(question, outcomes) <= goal.budget)
+        met["budget"] = done & (find_price_shares(question, outcomes) <= goal.budget)
     if goal.goodput is not None:
         met["goodput"] = done & (goodput(outcomes) >= goal.goodput)
     return met
@@ -378,7 +389,7 @@ class Effort:
     jobs: int = 2
 
     @cached_property
-    def _seen(self) -> dict[str, Outcomes]:
+    def _cache(self) -> dict[str, Outcomes]:
         """Outcomes of the questions that were tried, by their JSON."""
         return {}
 
@@ -394,12 +405,20 @@ class Effort:
         """Return the outcomes of fewer runs of each question, on the same draws, from the cache."""
         runs = min(self.runs, max(LEAST, self.runs // FEWER))
         keys = [question.model_dump_json() for question in questions]
-        new = {key: one for key, one in zip(keys, questions, strict=True) if key not in self._seen}
-        found = simulate_each(
-            list(new.values()), runs=runs, seed=self.seed, jobs=self.jobs, to_deadline=True
+        new_questions = {
+            key: new_question
+            for key, new_question in zip(keys, questions, strict=True)
+            if key not in self._cache
+        }
+        new_outcomes = simulate_each(
+            list(new_questions.values()),
+            runs=runs,
+            seed=self.seed,
+            jobs=self.jobs,
+            to_deadline=True,
         )
-        self._seen.update(zip(new, found, strict=True))
-        return [self._seen[key] for key in keys]
+        self._cache.update(zip(new_questions, new_outcomes, strict=True))
+        return [self._cache[key] for key in keys]
 
 
 def _is_clear(question: Question, outcomes: Outcomes) -> bool:
@@ -407,4 +426,4 @@ def _is_clear(question: Question, outcomes: Outcomes) -> bool:
     need = question.goal.confidence
     error = math.sqrt(need * (1 - need) / len(outcomes))
     met = met_goals(question, outcomes).values()
-    return all(abs(float(one.mean()) - need) > _BY_FAR * error for one in met)
+    return all(abs(float(flags.mean()) - need) > _BY_FAR * error for flags in met)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chaos.preflight.estimate import mean_of_runs
+from chaos.preflight.estimate import estimate_mean
 from chaos.preflight.forecast import Outcomes, goodput
 from chaos.preflight.market import loss_interval_s
-from chaos.preflight.question import Question, changed, without_limits
+from chaos.preflight.question import Question, change_question, remove_limits
 
 _EXPONENT_MAX = 700.0  # beyond it e^x is no number
 SMALL = 0.1  # a first-order formula is trusted up to C = 0.1 M
@@ -55,7 +55,7 @@ def availability_optimal(save_s: float, loss_every_s: float, restart_s: float) -
     return ClosedForm("availability-optimal", seconds, "arXiv 2410.18124 (2024)", why)
 
 
-def exact(save_s: float, loss_every_s: float) -> ClosedForm:
+def find_exact_interval(save_s: float, loss_every_s: float) -> ClosedForm:
     """Return the interval of highest `efficiency`: (1 - x) e^x = e^-C/M with x = tau / M.
 
     It does not depend on R. It is found by bisection, since (1 - x) e^x is monotonic.
@@ -116,7 +116,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class Curve:
+class IntervalCurve:
     """Points by rising interval; in the flat region goodput is within 0.01 of the best.
 
     At the best one, uploads keep up with saves.
@@ -130,40 +130,48 @@ class Curve:
     @property
     def best(self) -> CurvePoint:
         """The point of highest simulated goodput."""
-        return self.at(self.best_steps)
+        return self.find_point(self.best_steps)
 
-    def at(self, steps: int) -> CurvePoint:
+    def find_point(self, steps: int) -> CurvePoint:
         """Return the point of this interval; one beyond the training is that of its whole."""
         return next((point for point in self.points if point.steps == steps), self.points[-1])
 
 
-def interval_curve(question: Question, simulate: Simulate) -> Curve:
+def interval_curve(question: Question, simulate: Simulate) -> IntervalCurve:
     """Return the curve around the best interval by theory, and around the one that is set.
 
     It has unlimited retries: otherwise an interval could look good because runs fail early.
     """
-    every_s = loss_interval_s(question.market, question.job.exposed)
-    free = without_limits(question)
+    every_s = loss_interval_s(question.market, question.job.losable_nodes)
+    unlimited_question = remove_limits(question)
     all_steps = _steps(question, every_s)
-    asked = [changed(free, {"job.checkpoint_every_steps": steps}) for steps in all_steps]
-    pairs = zip(asked, simulate(asked), strict=True)
-    points = tuple(_point(other, outcomes, every_s) for other, outcomes in pairs)
-    kept_up = [point for point in points if point.steps >= question.shortest_steps]
-    best = max(kept_up, key=lambda point: point.simulated)
+    questions = [
+        change_question(unlimited_question, {"job.checkpoint_every_steps": steps})
+        for steps in all_steps
+    ]
+    pairs = zip(questions, simulate(questions), strict=True)
+    points = tuple(
+        _point(changed_question, outcomes, every_s) for changed_question, outcomes in pairs
+    )
+    feasible_points = [point for point in points if point.steps >= question.shortest_steps]
+    best = max(feasible_points, key=lambda point: point.simulated)
     flat = [p.seconds for p in points if p.simulated >= best.simulated - FLAT]
     save_s = question.stop_s
     theory = (
         young(save_s, every_s),
         daly(save_s, every_s),
-        availability_optimal(save_s, every_s, question.known_costs.restart_s),
-        exact(save_s, every_s),
+        availability_optimal(save_s, every_s, question.required_costs.restart_s),
+        find_exact_interval(save_s, every_s),
     )
-    return Curve(points, best.steps, (min(flat), max(flat)), theory)
+    return IntervalCurve(points, best.steps, (min(flat), max(flat)), theory)
 
 
 def _steps(question: Question, every_s: float) -> list[int]:
-    job, best = question.job, exact(question.stop_s, min(every_s, 10 * question.work_s))
-    middle = max(1.0, best.seconds / question.known_costs.step_s)
+    job, best = (
+        question.job,
+        find_exact_interval(question.stop_s, min(every_s, 10 * question.work_s)),
+    )
+    middle = max(1.0, best.seconds / question.required_costs.step_s)
     spread = {round(steps) for steps in np.geomspace(middle / REACH, middle * REACH, POINTS)}
     spread |= {question.shortest_steps, job.checkpoint_every_steps}
     return sorted({min(job.steps, max(1, steps)) for steps in spread})
@@ -171,6 +179,6 @@ def _steps(question: Question, every_s: float) -> list[int]:
 
 def _point(question: Question, outcomes: Outcomes, every_s: float) -> CurvePoint:
     steps, seconds = question.job.checkpoint_every_steps, question.interval_s
-    restart_s, seen = question.known_costs.restart_s, mean_of_runs(goodput(outcomes))
+    restart_s, estimate = question.required_costs.restart_s, estimate_mean(goodput(outcomes))
     theory = efficiency(seconds, save_s=question.stop_s, loss_every_s=every_s, restart_s=restart_s)
-    return CurvePoint(steps, seconds, seen.value, seen.low, seen.high, theory)
+    return CurvePoint(steps, seconds, estimate.value, estimate.low, estimate.high, theory)

@@ -7,7 +7,7 @@ says nothing.
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from chaos.run.machine import version_of
+from chaos.run.machine import find_version
 
 
 class KnownDefect(NamedTuple):
@@ -16,15 +16,15 @@ class KnownDefect(NamedTuple):
     package: str
     #: the one in which it was seen
     version: str
-    what: str
+    description: str
     #: a report, or what shows it: a scenario, a job, a page of the documents
     source: str
     #: what to do until it is mended; empty where nothing was tried
-    around: str = ""
+    workaround: str = ""
 
     def __str__(self) -> str:
-        around = f"; {self.around}" if self.around else ""
-        return f"{self.package} {self.version}: {self.what} ({self.source}){around}"
+        advice = f"; {self.workaround}" if self.workaround else ""
+        return f"{self.package} {self.version}: {self.description} ({self.source}){advice}"
 
 
 _RAY, _DEFECTS = "2.60.0", "scenarios/ray-defects"
@@ -190,8 +190,8 @@ KNOWN = (
 )
 
 
-def here(
-    version: Callable[[str], str | None] = lambda package: version_of([[package]]),
+def find_installed_defects(
+    version: Callable[[str], str | None] = lambda package: find_version([[package]]),
 ) -> Iterator[KnownDefect]:
     """Yield the defects that were seen in the very versions that are installed."""
     for defect in KNOWN:

@@ -25,34 +25,34 @@ from chaos.model.event import (
     ReportReturned,
 )
 from chaos.model.history import BASELINE, HISTORY, History
-from chaos.model.launcher import FACTS, LauncherFacts, launcher_named
-from chaos.model.places import Place
+from chaos.model.launcher import LAUNCHER_FACTS, LauncherFacts, find_launcher
+from chaos.model.places import TrainingPlace
 from chaos.preflight.market import (
     MARKETS,
     Exponential,
     LossNotice,
     Market,
     TraceReading,
-    preset,
+    find_preset,
 )
-from chaos.preflight.question import Costs, JobShape, Question, changed, with_ranges
-from chaos.preflight.ranges import Range, held_range
+from chaos.preflight.question import Costs, JobShape, Question, change_question, split_ranges
+from chaos.preflight.ranges import ValueRange, build_held_range
 from chaos.preflight.settings import SETTINGS
-from chaos.preflight.trace import fit, replayed
+from chaos.preflight.trace import build_replay_market, fit_market
 from chaos.preflight.trace_columns import Unit
-from chaos.preflight.trace_files import read_advisor, read_trace
+from chaos.preflight.trace_files import load_advisor, load_trace
 from chaos.record import Record
 from chaos.run.directory import RunDirectory
-from chaos.scenario_file.messages import nearest, quoted
+from chaos.scenario_file.messages import find_nearest, quote_value
 from chaos.scenario_file.yaml_lines import (
-    Lines,
-    Problem,
-    Source,
-    read_source,
-    read_text,
-    scenario_error,
+    YamlLines,
+    YamlProblem,
+    YamlSource,
+    build_scenario_error,
+    load_text,
+    parse_source,
 )
-from chaos.words import plural
+from chaos.wording import plural
 
 SUFFIX = ".preflight.yaml"
 _KINDS = {"exponential", "weibull", "bathtub", *SETTINGS}  # the tags of unions
@@ -67,44 +67,46 @@ def load_question(path: Path, *, market: Market | None = None) -> Question:
 
     Raises `ScenarioError` with all mistakes, each with its line.
     """
-    source = read_source(read_text(path, "question"))
+    source = parse_source(load_text(path, "question"))
     if source.problems:
-        raise scenario_error(path, source.problems)
+        raise build_scenario_error(path, source.problems)
     value = source.value
     if not isinstance(value, dict):
-        text = f"a question must be a mapping, got {quoted(value)}"
-        raise scenario_error(path, [Problem(1, text, "Begin with `preflight:` and `job:`.")])
-    wrong: list[Problem] = []
+        text = f"a question must be a mapping, got {quote_value(value)}"
+        raise build_scenario_error(
+            path, [YamlProblem(1, text, "Begin with `preflight:` and `job:`.")]
+        )
+    wrong: list[YamlProblem] = []
     if market is not None:
         value["market"] = market.model_dump(mode="json")
     elif isinstance(value.get("market"), str):
-        value["market"], wrong = _named(source)
+        value["market"], wrong = _resolve_market(source)
     try:
-        question = Question.model_validate_json(json.dumps(with_ranges(value)))
+        question = Question.model_validate_json(json.dumps(split_ranges(value)))
     except UsageError as error:
-        line = source.lines.key(("costs",))
-        raise scenario_error(path, [*wrong, Problem(line, error.problem, "")]) from None
+        line = source.lines.find_key_line(("costs",))
+        raise build_scenario_error(path, [*wrong, YamlProblem(line, error.problem, "")]) from None
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        raise scenario_error(path, [*wrong, *_problems(errors, source.lines)]) from None
+        raise build_scenario_error(path, [*wrong, *_problems(errors, source.lines)]) from None
     if wrong:
-        raise scenario_error(path, wrong)
+        raise build_scenario_error(path, wrong)
     return question
 
 
-def _named(source: Source) -> tuple[dict[str, Any], list[Problem]]:
+def _resolve_market(source: YamlSource) -> tuple[dict[str, Any], list[YamlProblem]]:
     """Return the market of that name; without one, any, so that the rest is still checked."""
     try:
-        return preset(str(source.value["market"])).model_dump(mode="json"), []
+        return find_preset(str(source.value["market"])).model_dump(mode="json"), []
     except UsageError as error:
-        line = source.lines.value(("market",))
-        wrong = Problem(line, error.problem, error.hint, ("market",))
+        line = source.lines.find_value_line(("market",))
+        wrong = YamlProblem(line, error.problem, error.hint, ("market",))
         return MARKETS[0].model_dump(mode="json"), [wrong]
 
 
-def _problems(errors: list[ErrorDetails], lines: Lines) -> Iterator[Problem]:
+def _problems(errors: list[ErrorDetails], lines: YamlLines) -> Iterator[YamlProblem]:
     unknown = [_place(error) for error in errors if error["type"] == "extra_forbidden"]
-    meant = {(*loc[:-1], nearest(str(loc[-1]), _keys_beside(loc))) for loc in unknown}
+    meant = {(*loc[:-1], find_nearest(str(loc[-1]), _list_sibling_keys(loc))) for loc in unknown}
     for error in errors:
         loc = _place(error)
         if error["type"] == "missing" and loc in meant:
@@ -112,41 +114,48 @@ def _problems(errors: list[ErrorDetails], lines: Lines) -> Iterator[Problem]:
         name = ".".join(str(part) for part in loc) or "the question"
         match error["type"]:
             case "extra_forbidden":
-                near = nearest(str(loc[-1]), _keys_beside(loc))
+                near = find_nearest(str(loc[-1]), _list_sibling_keys(loc))
                 hint = _MEANS_NOTHING.get(str(loc[-1])) or (f"Did you mean {near}?" if near else "")
-                yield Problem(lines.key(loc), f"unknown key {name!r}", hint, loc)
+                yield YamlProblem(lines.find_key_line(loc), f"unknown key {name!r}", hint, loc)
             case "union_tag_invalid":
                 text = f"{name}.launcher is one of {', '.join(SETTINGS)}"
-                yield Problem(lines.key(loc), text, "", loc)
+                yield YamlProblem(lines.find_key_line(loc), text, "", loc)
             case "missing":
-                yield Problem(lines.value(loc[:-1]), f"{name} is missing", "", loc)
+                yield YamlProblem(lines.find_value_line(loc[:-1]), f"{name} is missing", "", loc)
             case "value_error":
                 text = error["msg"].removeprefix("Value error, ")
-                yield Problem(lines.value(loc), text, "", loc)
+                yield YamlProblem(lines.find_value_line(loc), text, "", loc)
             case _:
                 text = f"{name}: {error['msg'][:1].lower()}{error['msg'][1:]}"
-                yield Problem(lines.value(loc), f"{text}, got {quoted(error['input'])}", "", loc)
+                yield YamlProblem(
+                    lines.find_value_line(loc),
+                    f"{text}, got {quote_value(error['input'])}",
+                    "",
+                    loc,
+                )
 
 
 def _place(error: ErrorDetails) -> tuple[str | int, ...]:
     return tuple(part for part in error["loc"] if part not in _KINDS)
 
 
-def _keys_beside(loc: tuple[str | int, ...]) -> list[str]:
+def _list_sibling_keys(loc: tuple[str | int, ...]) -> list[str]:
     """Return the keys that are allowed at the place of `loc`."""
     kinds: list[Any] = [Question]
     for part in loc[:-1]:
         fields = [field for kind in kinds if (field := kind.model_fields.get(part))]
-        kinds = [one for field in fields for one in _records(field.annotation)]
+        kinds = [
+            record_type for field in fields for record_type in _list_record_types(field.annotation)
+        ]
     keys = [key for kind in kinds for key in (*kind.model_fields, *getattr(kind, "ALSO", ()))]
     return list(dict.fromkeys(keys))
 
 
-def _records(annotation: Any) -> Iterator[type[Record]]:  # noqa: ANN401 (a type, or a union)
+def _list_record_types(annotation: Any) -> Iterator[type[Record]]:  # noqa: ANN401 (a type, or a union)
     if isinstance(annotation, type) and issubclass(annotation, Record):
         yield annotation
-    for one in getattr(annotation, "__args__", ()):
-        yield from _records(one)
+    for argument in getattr(annotation, "__args__", ()):
+        yield from _list_record_types(argument)
 
 
 # -- questions of recorded runs -----------------------------------------------------------------
@@ -171,8 +180,10 @@ class MarketChoice:
         return any((self.name, self.trace, self.advisor))
 
 
-def chosen_market(choice: MarketChoice, held: int | None = None) -> tuple[Market, tuple[str, ...]]:
-    """Return the chosen market, with notes on it; with `held` nodes when a log was written.
+def choose_market(
+    choice: MarketChoice, held_nodes: int | None = None
+) -> tuple[Market, tuple[str, ...]]:
+    """Return the chosen market, with notes on it; with `held_nodes` when a log was written.
 
     Traces and the table have no notices. Two minutes in 95 of 100 cases, which
     AWS promises at best, are assumed, with a note.
@@ -182,39 +193,49 @@ def chosen_market(choice: MarketChoice, held: int | None = None) -> tuple[Market
         raise UsageError(problem, "Choose one of --market, --trace and --advisor.")
     assumed = LossNotice(seconds=120, reliability=0.95)
     if choice.advisor is not None:
-        return _advised(choice.advisor, assumed)
+        return _load_advised_market(choice.advisor, assumed)
     if choice.trace is None:
-        return preset(choice.name or UNNAMED), ()
-    if held is None and choice.trace_held is not None:
-        held = choice.trace_held[0]  # the fewest: each is lost most often
-    trace = read_trace(choice.trace, held, choice.trace_unit)
-    seen = fit(trace, notice=assumed, price_ratio=0.35)
-    market = replayed(trace, notice=assumed, price_ratio=0.35) if choice.replay else seen.market
-    market = market.read_as(choice.trace_nodes)
-    mtbf_h = seen.mtbf_h
-    most = f"to {mtbf_h.high:.2f}" if math.isfinite(mtbf_h.high) else "or more"
+        return find_preset(choice.name or UNNAMED), ()
+    if held_nodes is None and choice.trace_held is not None:
+        held_nodes = choice.trace_held[0]  # the fewest: each is lost most often
+    trace = load_trace(choice.trace, held_nodes, choice.trace_unit)
+    fitted = fit_market(trace, notice=assumed, price_ratio=0.35)
+    market = (
+        build_replay_market(trace, notice=assumed, price_ratio=0.35)
+        if choice.replay
+        else fitted.market
+    )
+    market = market.choose_reading(choice.trace_nodes)
+    mtbf_h = fitted.mtbf_h
+    upper_end = f"to {mtbf_h.high:.2f}" if math.isfinite(mtbf_h.high) else "or more"
     span = (
         f"{plural(len(trace.drops), 'loss', 'losses')}: {mtbf_h.value:.2f} h per node "
-        f"(95 %: {mtbf_h.low:.2f} {most}), {seen.together.value:.0%} take more than one node"
+        f"(95 %: {mtbf_h.low:.2f} {upper_end}), {fitted.together.value:.0%} take more than one node"
     )
-    said = "notice of 120 s in 95 % of losses and a price of 0.35 are assumed, not in the source"
-    return market, (span, *seen.notes, said)
+    assumption = (
+        "notice of 120 s in 95 % of losses and a price of 0.35 are assumed, not in the source"
+    )
+    return market, (span, *fitted.notes, assumption)
 
 
-def market_ranges(choice: MarketChoice, values: Mapping[str, Any]) -> tuple[Range, ...]:
+def market_ranges(choice: MarketChoice, values: Mapping[str, Any]) -> tuple[ValueRange, ...]:
     """Return the range of the nodes that there were, if it was given, with a market's values."""
     if choice.trace_held is None or choice.trace_held[0] == choice.trace_held[1]:
         return ()
-    few, many = choice.trace_held
-    return (held_range(few, many, lambda held: chosen_market(choice, held)[0], values),)
+    min_nodes, max_nodes = choice.trace_held
+    return (
+        build_held_range(
+            min_nodes, max_nodes, lambda node_count: choose_market(choice, node_count)[0], values
+        ),
+    )
 
 
-def _advised(words: str, notice: LossNotice) -> tuple[Market, tuple[str, ...]]:
+def _load_advised_market(words: str, notice: LossNotice) -> tuple[Market, tuple[str, ...]]:
     path, _, type_ = words.rpartition(":")
     file, _, region = path.rpartition(":")
     if not file or not region or not type_:
         raise UsageError(f"--advisor is FILE:REGION:TYPE, got {words}")
-    mtbf_h, saving = read_advisor(Path(file), region, type_)
+    mtbf_h, saving = load_advisor(Path(file), region, type_)
     market = Market(
         name=f"{type_} in {region}",
         lifetime=Exponential(mtbf_h=mtbf_h),
@@ -230,47 +251,51 @@ def _advised(words: str, notice: LossNotice) -> tuple[Market, tuple[str, ...]]:
     return market, (note, "replacement within 6 min and 120 s of notice are assumed")
 
 
-def question_of_runs(analyses: Sequence[RunAnalysis], *, source: str, market: Market) -> Question:
+def build_run_question(analyses: Sequence[RunAnalysis], *, source: str, market: Market) -> Question:
     """Return the question of recorded runs: as long as the clean run, on as many nodes.
 
     Raises `UsageError` for a job whose launcher has no settings that a forecast knows.
     """
-    names = {facts_seen(analysis.history).name for analysis in analyses}
-    other = next((name for name in sorted(names) if name not in SETTINGS), None)
-    if other is not None:
+    names = {find_launcher_facts(analysis.history).name for analysis in analyses}
+    unsupported = next((name for name in sorted(names) if name not in SETTINGS), None)
+    if unsupported is not None:
         raise UsageError(
-            f"{FACTS[other].words.name} started this job, and its settings, which a forecast "
-            "needs, are in no run",
+            f"{LAUNCHER_FACTS[unsupported].words.name} started this job, and its settings, which a "
+            "forecast needs, are in no run",
             "Write a question with them, and give this folder as its --costs.",
-            place=source,
+            location=source,
         )
-    seen = measured(analyses, source=f"measured in {source}")
+    job_measures = measure_job(analyses, source=f"measured in {source}")
     return Question(
         preflight=f"the job of {source}",
-        job=seen.job,
-        settings=SETTINGS[names.pop()](**seen.settings),
-        costs=seen.costs,
+        job=job_measures.job,
+        settings=SETTINGS[names.pop()](**job_measures.settings),
+        costs=job_measures.costs,
         market=market,
     )
 
 
-def with_costs_of(question: Question, analyses: Sequence[RunAnalysis], *, source: str) -> Question:
+def replace_costs(question: Question, analyses: Sequence[RunAnalysis], *, source: str) -> Question:
     """Return a question with its costs taken from recorded runs; its price stays."""
     embedded = any(
-        facts_seen(a.history).lacks_part("call") and a.plan.backend == "fork" for a in analyses
+        find_launcher_facts(a.history).lacks_part("call") and a.plan.backend == "fork"
+        for a in analyses
     )
-    without = ", where workers are forked and import no torch as they start" if embedded else ""
-    seen = measured(analyses, source=f"measured in {source}{without}")
-    costs = seen.costs.model_dump(mode="json")
+    exclusion = ", where workers are forked and import no torch as they start" if embedded else ""
+    job_measures = measure_job(analyses, source=f"measured in {source}{exclusion}")
+    costs = job_measures.costs.model_dump(mode="json")
     if question.costs is not None:
-        own = question.costs
-        costs |= {"price_per_node_hour": own.price_per_node_hour, "currency": own.currency}
-    mode = question.settings.uploads_beside
-    return changed(question, {"costs": costs, "settings.checkpoint_upload_mode": mode})
+        original_costs = question.costs
+        costs |= {
+            "price_per_node_hour": original_costs.price_per_node_hour,
+            "currency": original_costs.currency,
+        }
+    mode = question.settings.background_upload_mode
+    return change_question(question, {"costs": costs, "settings.checkpoint_upload_mode": mode})
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredJob:
     """Costs and length of a job in recorded runs."""
 
     costs: Costs
@@ -279,127 +304,149 @@ class Measured:
     settings: dict[str, Any]
 
 
-def measured(analyses: Sequence[RunAnalysis], *, source: str) -> Measured:
+def measure_job(analyses: Sequence[RunAnalysis], *, source: str) -> MeasuredJob:
     """Return costs, length and settings of a job from a clean run and runs with faults.
 
     Raises `UsageError` if a needed figure was never seen.
     """
     references = (analysis.reference for analysis in analyses)
-    clean = next((one for one in references if one is not None), None)
-    if clean is None or not clean.attempts:
-        raise UsageError("no clean run is recorded, so a step cannot be timed", _HOW, place=source)
-    first = clean.attempts[0]
-    seen = [(clean.history, first)]
-    seen += [(one.history, attempt) for one in analyses for attempt in one.run.attempts]
-    of_step_s = step_s(seen)
-    has_reports = "reports" in facts_seen(clean.history).has
-    saves = _commits(first) if has_reports else own_saves(clean.history)
-    steps = max(Counter(step.rank for step in first.steps).values(), default=0)
+    clean_run = next(
+        (recorded_run for recorded_run in references if recorded_run is not None), None
+    )
+    if clean_run is None or not clean_run.attempts:
+        raise UsageError(
+            "no clean run is recorded, so a step cannot be timed", _HOW, location=source
+        )
+    first_attempt = clean_run.attempts[0]
+    attempts = [(clean_run.history, first_attempt)]
+    attempts += [
+        (recorded_run.history, attempt)
+        for recorded_run in analyses
+        for attempt in recorded_run.run.attempts
+    ]
+    of_step_s = measure_step_s(attempts)
+    has_reports = "reports" in find_launcher_facts(clean_run.history).parts
+    saves = _commits(first_attempt) if has_reports else find_script_saves(clean_run.history)
+    steps = max(Counter(step.rank for step in first_attempt.steps).values(), default=0)
     if not steps:
         raise UsageError("no optimizer step was seen, so none can be timed", _HOW)
     if not saves:
-        raise UsageError("the job saves no checkpoint: every loss begins it again", place=source)
-    nodes, least = _nodes(analyses[0], clean.history, first)
-    every = min(steps, max(1, round(steps / len(saves))))
+        raise UsageError("the job saves no checkpoint: every loss begins it again", location=source)
+    nodes, min_nodes = _find_nodes(analyses[0], clean_run.history, first_attempt)
+    save_interval = min(steps, max(1, round(steps / len(saves))))
     costs = {
         "step_s": of_step_s,
-        "save_s": max(0.0, fmean(_pauses_s(seen) or [0.0]) - of_step_s),
-        "upload_s": _upload_s(clean.history),
-        **_restart(analyses, of_step_s, source=source),
+        "save_s": max(0.0, fmean(_measure_pauses_s(attempts) or [0.0]) - of_step_s),
+        "upload_s": _measure_upload_s(clean_run.history),
+        **_measure_restarts(analyses, of_step_s, source=source),
         "source": source,
     }
-    return Measured(
+    return MeasuredJob(
         Costs.model_validate(costs),
-        JobShape(nodes=nodes, min_nodes=least, steps=steps, checkpoint_every_steps=every),
+        JobShape(
+            nodes=nodes, min_nodes=min_nodes, steps=steps, checkpoint_every_steps=save_interval
+        ),
         # For any kind of upload: training stops for `save_s`, and `upload_s` is the time after it.
-        settings=_settings(clean.history),
+        settings=_find_settings(clean_run.history),
     )
 
 
 _HOW = "Give a run's folder, an audit's, or let --calibrate make the runs."
 
 
-def step_s(seen: Sequence[tuple[History, Attempt]]) -> float:
+def measure_step_s(attempts: Sequence[tuple[History, Attempt]]) -> float:
     """Return the mean time between two steps of a rank within one epoch, over all attempts."""
-    apart = []
-    for history, attempt in seen:
-        for steps in attempt.steps.by_epoch.values():
+    gaps_ns = []
+    for history, attempt in attempts:
+        for steps in attempt.steps.steps_by_epoch.values():
             times = [history.time_ns(step.number) for step in steps]
-            apart += [b - a for a, b in pairwise(times)]
-    if not apart:
+            gaps_ns += [b - a for a, b in pairwise(times)]
+    if not gaps_ns:
         raise UsageError("no epoch has two steps, so a step cannot be timed", _HOW)
-    return max(1e-6, fmean(apart) / 1e9)
+    return max(1e-6, fmean(gaps_ns) / 1e9)
 
 
-def _pauses_s(seen: Sequence[tuple[History, Attempt]]) -> list[float]:
+def _measure_pauses_s(attempts: Sequence[tuple[History, Attempt]]) -> list[float]:
     """Return the times from a step to the next around what a rank saves, with that step itself.
 
     It is saved with the report of an epoch, or by the job itself if it reports nothing: in that
     time it writes, reports, and does all else that the job does there.
     """
     pauses = []
-    for history, attempt in seen:
-        for (rank, epoch), made in attempt.steps.by_epoch.items():
-            steps = [*made, *attempt.steps_of(rank, epoch + 1)[:1]]
-            saved = _saved_after(history, attempt, epoch)
+    for history, attempt in attempts:
+        for (rank, epoch), epoch_steps in attempt.steps.steps_by_epoch.items():
+            steps = [*epoch_steps, *attempt.select_steps(rank, epoch + 1)[:1]]
+            saved = _find_saved_steps(history, attempt, epoch)
             pauses += [
-                (history.time_ns(after.number) - history.time_ns(step.number)) / 1e9
-                for step, after in pairwise(steps)
+                (history.time_ns(next_step.number) - history.time_ns(step.number)) / 1e9
+                for step, next_step in pairwise(steps)
                 if step.step in saved
             ]
     return pauses
 
 
-def _saved_after(history: History, attempt: Attempt, epoch: int) -> set[int]:
+def _find_saved_steps(history: History, attempt: Attempt, epoch: int) -> set[int]:
     """Return the steps of an attempt's epoch after which a checkpoint is saved."""
-    if facts_seen(history).lacks_part("reports"):
-        saves = (event for _, event in history.of(FileSaveBegun) if event.attempt == attempt.index)
+    if find_launcher_facts(history).lacks_part("reports"):
+        saves = (
+            event
+            for _, event in history.select_events(FileSaveBegun)
+            if event.attempt == attempt.index
+        )
         return {event.step for event in saves if event.epoch == epoch}
-    last = {steps[-1].step for (_, of), steps in attempt.steps.by_epoch.items() if of == epoch}
-    return last if any(commit.epoch == epoch for commit in _commits(attempt)) else set()
+    last_steps = {
+        steps[-1].step
+        for (_, step_epoch), steps in attempt.steps.steps_by_epoch.items()
+        if step_epoch == epoch
+    }
+    return last_steps if any(commit.epoch == epoch for commit in _commits(attempt)) else set()
 
 
 def _commits(attempt: Attempt) -> list[Commit]:
     return [commit for commit in attempt.commits if commit.checkpoint is not None]
 
 
-def own_saves(history: History) -> set[Place]:
+def find_script_saves(history: History) -> set[TrainingPlace]:
     """Return the places at which the lowest rank that saves begins a file of the job's own."""
-    saves = [event for _, event in history.of(FileSaveBegun)]
+    saves = [event for _, event in history.select_events(FileSaveBegun)]
     rank = min((event.rank for event in saves), default=0)
-    return {Place(event.epoch, event.step) for event in saves if event.rank == rank}
+    return {TrainingPlace(event.epoch, event.step) for event in saves if event.rank == rank}
 
 
-def facts_seen(history: History) -> LauncherFacts:
+def find_launcher_facts(history: History) -> LauncherFacts:
     """Return the facts of the launcher that started a recorded job."""
-    called = _called(history)
-    return FACTS[launcher_named(called and called.trainer)]
+    fit_call = _find_fit_call(history)
+    return LAUNCHER_FACTS[find_launcher(fit_call and fit_call.trainer)]
 
 
-def _upload_s(history: History) -> float:
+def _measure_upload_s(history: History) -> float:
     """Return the time from the return of the last rank's `report()` to the commit."""
-    returned: dict[int, int] = {}
-    for number, event in history.of(ReportReturned):
-        returned[event.epoch] = max(returned.get(event.epoch, 0), history.time_ns(number))
-    behind = [
-        max(0, history.time_ns(number) - returned[event.epoch]) / 1e9
-        for number, event in history.of(Committed)
-        if event.checkpoint is not None and event.epoch in returned
+    report_ends_ns: dict[int, int] = {}
+    for number, event in history.select_events(ReportReturned):
+        report_ends_ns[event.epoch] = max(
+            report_ends_ns.get(event.epoch, 0), history.time_ns(number)
+        )
+    delays_s = [
+        max(0, history.time_ns(number) - report_ends_ns[event.epoch]) / 1e9
+        for number, event in history.select_events(Committed)
+        if event.checkpoint is not None and event.epoch in report_ends_ns
     ]
-    return fmean(behind) if behind else 0.0
+    return fmean(delays_s) if delays_s else 0.0
 
 
-def _restart(analyses: Sequence[RunAnalysis], of_step_s: float, *, source: str) -> dict[str, float]:
-    found = [
+def _measure_restarts(
+    analyses: Sequence[RunAnalysis], of_step_s: float, *, source: str
+) -> dict[str, float]:
+    restart_parts = [
         parts
         for analysis in analyses
         for restart in analysis.restarts
         if (parts := _parts(analysis, restart, of_step_s))
     ]
-    if not found:
+    if not restart_parts:
         text = "no restart is recorded, so what one costs is not known"
-        raise UsageError(text, _HOW, place=source)
-    return {name: fmean(part[name] for part in found) for name in found[0]}
+        raise UsageError(text, _HOW, location=source)
+    return {name: fmean(part[name] for part in restart_parts) for name in restart_parts[0]}
 
 
 def _parts(analysis: RunAnalysis, restart: Restart, of_step_s: float) -> dict[str, float] | None:
@@ -422,57 +469,70 @@ def _teardown_s(history: History, decided_ns: int | None, group_ns: int | None) 
     """Return the time from Ray's decision until it began to schedule; 0 if that was not seen."""
     if decided_ns is None or group_ns is None:
         return 0.0
-    for number, event in history.of(ControllerState):
+    for number, event in history.select_events(ControllerState):
         at_ns = history.time_ns(number)
         if decided_ns <= at_ns <= group_ns and "SCHEDULING" in event.state.upper():
             return (at_ns - decided_ns) / 1e9
     return 0.0
 
 
-def _nodes(analysis: RunAnalysis, history: History, attempt: Attempt) -> tuple[int, int | None]:
+def _find_nodes(
+    analysis: RunAnalysis, history: History, attempt: Attempt
+) -> tuple[int, int | None]:
     """Return the nodes of a job, and the least it goes on with; one worker of Ray's is a node."""
     plan = analysis.plan
     if not plan.job.facts.has_spare_nodes:
-        least = plan.job.min_workers and plan.job.min_workers * plan.shape.nodes // attempt.size
-        return plan.shape.nodes, least
-    least, most = _range_of(_called(history)) or (None, attempt.size)
-    return most, least
+        min_nodes = (
+            plan.job.min_workers and plan.job.min_workers * plan.shape.nodes // attempt.worker_count
+        )
+        return plan.shape.nodes, min_nodes
+    min_nodes, max_nodes = _find_worker_range(_find_fit_call(history)) or (
+        None,
+        attempt.worker_count,
+    )
+    return max_nodes, min_nodes
 
 
-def _called(history: History) -> FitCalled | None:
-    return next((event for _, event in history.of(FitCalled)), None)
+def _find_fit_call(history: History) -> FitCalled | None:
+    return next((event for _, event in history.select_events(FitCalled)), None)
 
 
-def seen_at_start(history: History) -> tuple[int, int | None, dict[str, Any]]:
+def find_start_settings(history: History) -> tuple[int, int | None, dict[str, Any]]:
     """Return the workers of a job of Ray Train's, the least it goes on with, and its settings."""
-    called = _called(history)
-    workers = 1 if called is None else called.workers
-    least, most = _range_of(called) or (None, workers)
-    return most, least, _settings(history) | {"checkpoint_upload_mode": "sync"}
+    fit_call = _find_fit_call(history)
+    workers = 1 if fit_call is None else fit_call.workers
+    min_workers, max_workers = _find_worker_range(fit_call) or (None, workers)
+    return max_workers, min_workers, _find_settings(history) | {"checkpoint_upload_mode": "sync"}
 
 
-def _range_of(called: FitCalled | None) -> tuple[int, int] | None:
+def _find_worker_range(fit_call: FitCalled | None) -> tuple[int, int] | None:
     """Return the ends of an elastic `num_workers`."""
-    own = None if called is None else called.settings.get("num_workers")
-    if isinstance(own, list | tuple) and len(own) == 2 and own[0] < own[1]:  # noqa: PLR2004
-        return int(own[0]), int(own[1])
+    worker_setting = None if fit_call is None else fit_call.settings.get("num_workers")
+    if (
+        isinstance(worker_setting, list | tuple)
+        and len(worker_setting) == 2  # noqa: PLR2004
+        and worker_setting[0] < worker_setting[1]
+    ):
+        return int(worker_setting[0]), int(worker_setting[1])
     return None
 
 
-def _settings(history: History) -> dict[str, Any]:
+def _find_settings(history: History) -> dict[str, Any]:
     """Return the settings of a job's launcher: the script's own, without chaos's replacements."""
-    facts, called = facts_seen(history), _called(history)
+    facts, fit_call = find_launcher_facts(history), _find_fit_call(history)
     if facts.name not in SETTINGS or facts.lacks_part("call"):
         return {"launcher": facts.name, "checkpoint_upload_mode": "no_upload"}
-    if called is None:
+    if fit_call is None:
         return {"checkpoint_upload_mode": "async"}
-    own = {**called.settings, **called.replaced}
+    script_settings = {**fit_call.settings, **fit_call.replaced}
     names = ("max_failures", "max_preemption_failures", "num_to_keep", "checkpoint_score_attribute")
-    settings = {name: own[name] for name in names if own.get(name) is not None}
-    for ours, theirs in (("storage_path", "storage_path"), ("run_name", "name")):
-        if called.replaced.get(theirs) is not None:
-            settings[ours] = str(called.replaced[theirs])
-    of_environment = dict(_from_environment(called.settings.get("environment", {})))
+    settings = {
+        name: script_settings[name] for name in names if script_settings.get(name) is not None
+    }
+    for setting, option in (("storage_path", "storage_path"), ("run_name", "name")):
+        if fit_call.replaced.get(option) is not None:
+            settings[setting] = str(fit_call.replaced[option])
+    of_environment = dict(_parse_environment(fit_call.settings.get("environment", {})))
     return settings | of_environment | {"checkpoint_upload_mode": "async"}
 
 
@@ -485,7 +545,7 @@ _VARIABLES = {
 }
 
 
-def _from_environment(environment: dict[str, str]) -> Iterator[tuple[str, Any]]:
+def _parse_environment(environment: dict[str, str]) -> Iterator[tuple[str, Any]]:
     for variable, name in _VARIABLES.items():
         if environment.get(variable, "None") != "None":  # Ray's value for no limit
             yield name, float(environment[variable])
@@ -498,21 +558,23 @@ def _from_environment(environment: dict[str, str]) -> Iterator[tuple[str, Any]]:
 RUNS_MAX = 40  # runs of an audit: the mean of so many restarts is stable
 
 
-def analyses_in(folder: Path) -> tuple[RunAnalysis, ...]:
+def load_analyses(folder: Path) -> tuple[RunAnalysis, ...]:
     """Return the runs of a folder; raises `UsageError` if it holds none."""
     if (folder / HISTORY).is_file():
-        return (_trial(RunDirectory(folder), RunDirectory(folder)),)
+        return (_load_analysis(RunDirectory(folder), RunDirectory(folder)),)
     runs = sorted(path.parent for path in (folder / "runs").glob(f"*/{HISTORY}"))
     if not runs:
         raise UsageError(
             "this is neither the folder of a run nor that of an audit",
             "Such as reports/<scenario>/<seed>-<start> or reports/audits/<script>-<start>.",
-            place=str(folder),
+            location=str(folder),
         )
-    return tuple(_trial(RunDirectory(path), RunDirectory(folder)) for path in runs[:RUNS_MAX])
+    return tuple(
+        _load_analysis(RunDirectory(path), RunDirectory(folder)) for path in runs[:RUNS_MAX]
+    )
 
 
-def _trial(directory: RunDirectory, beside: RunDirectory) -> RunAnalysis:
-    has_baseline = (beside.path / BASELINE).is_file()
-    baseline = beside.load_history(BASELINE) if has_baseline else None
+def _load_analysis(directory: RunDirectory, baseline_directory: RunDirectory) -> RunAnalysis:
+    has_baseline = (baseline_directory.path / BASELINE).is_file()
+    baseline = baseline_directory.load_history(BASELINE) if has_baseline else None
     return RunAnalysis(directory.load_plan(), directory.load_history(), baseline)

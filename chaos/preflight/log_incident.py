@@ -7,8 +7,15 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from chaos.errors import UsageError
-from chaos.model.places import Place
-from chaos.preflight.run_logs import EXAMPLE, Mark, begins_anew, marks_of, of_training, outages
+from chaos.model.places import TrainingPlace
+from chaos.preflight.run_logs import (
+    EXAMPLE,
+    LogMark,
+    counts_by_epoch,
+    find_outages,
+    parse_marks,
+    select_training_marks,
+)
 
 _READ = (
     "Read are lines such as `step 120/1000`, `epoch 3 step 20/90`, Megatron's, the bars of tqdm, "
@@ -41,7 +48,7 @@ _SIGNS: tuple[tuple[str, dict[str, str], str], ...] = (
 _ROOT = re.compile(r"Root Cause.*?\n\s+rank\s+: (\d+)", re.DOTALL)  # in torchrun's table
 
 
-class Loss(NamedTuple):
+class ObservedLoss(NamedTuple):
     """The end of an attempt, as a fault."""
 
     fault: str
@@ -53,10 +60,10 @@ class Loss(NamedTuple):
 class LogIncident(NamedTuple):
     """An end of training that a log shows, for a scenario."""
 
-    place: Place
-    #: the steps of an epoch by which `place` counts; None where reports end epochs
+    training_place: TrainingPlace
+    #: the steps of an epoch by which `training_place` counts; None where reports end epochs
     epoch_steps: int | None
-    loss: Loss
+    loss: ObservedLoss
     #: the launcher began again by itself
     is_retried: bool
     #: as Ray says it
@@ -65,18 +72,18 @@ class LogIncident(NamedTuple):
     notes: tuple[str, ...]
 
 
-class _End(NamedTuple):
+class _AttemptEnd(NamedTuple):
     """The marks around the end of an attempt."""
 
-    #: all before it, with this attempt's from `since` on
-    marks: Sequence[Mark]
-    since: int
-    begun: Mark
+    #: all before it, with this attempt's from `start_index` on
+    marks: Sequence[LogMark]
+    start_index: int
+    end_mark: LogMark
     #: the first step after it
-    after: Mark | None
+    next_step: LogMark | None
 
 
-def log_incident(
+def find_log_incident(
     text: str, which: int | None, *, nodes: int = 1, has_reports: bool = False
 ) -> LogIncident:
     """Return the last restart in a log, or the one of a number, from 1 on.
@@ -85,44 +92,52 @@ def log_incident(
     where the log does not show a restart, or its place.
     """
     lines = text.split("\n")
-    read = of_training([*marks_of(text)])
-    made = [m for m in read if _is_made(m, lines[m.line - 1])]
-    marks, counted = _from_the_begin(made, _epoch_steps(text))
-    ends = [*_ends(marks)]
-    number = _chosen(ends, which)
+    training_marks = select_training_marks([*parse_marks(text)])
+    finished_marks = [m for m in training_marks if _is_finished(m, lines[m.line - 1])]
+    marks, count_note = _renumber_steps(finished_marks, _find_epoch_steps(text))
+    ends = [*_list_ends(marks)]
+    number = _choose_end(ends, which)
     end = ends[number]
-    last, step, placed = _last_step(end)
+    last_mark, step, place_notes = _find_last_step(end)
     # A bar has no end of line, so that what ended it may follow on its own; a notice comes before.
-    noticed = [mark.line for mark in end.marks[end.since :] if mark.kind == "notice"]
-    since = min([last.line, *noticed])
-    between = "\n".join(lines[since - 1 : _next_start(read, end.begun)])
-    loss, ended = _loss(between, since, nodes)
-    place, every, taken = _by_reports(end, last) if has_reports else _by_steps(last, step)
-    then = "No step of it is read after that."
-    if end.after is not None:
-        then = f"Line {end.after.line}: the first step after it is {end.after.step}."
-        if end.begun.kind == "resume" and end.after.step == 1:
-            then += " If another training begins there, it is no restart."
-    others = ", ".join(str(one.begun.line) for one in ends if one is not end)
-    of = f"End of training {number + 1} of {len(ends)} in the log"
-    first = f"{of}; --restart N writes another one (lines: {others})." if others else f"{of}."
-    sizes = _SIZE.findall("\n".join(lines[: end.begun.line]))
+    noticed = [mark.line for mark in end.marks[end.start_index :] if mark.kind == "notice"]
+    start_line = min([last_mark.line, *noticed])
+    loss_text = "\n".join(lines[start_line - 1 : _find_next_start(training_marks, end.end_mark)])
+    loss, end_note = _find_loss(loss_text, start_line, nodes)
+    training_place, step_count, assumption = (
+        _place_by_reports(end, last_mark) if has_reports else _place_by_steps(last_mark, step)
+    )
+    next_note = "No step of it is read after that."
+    if end.next_step is not None:
+        next_note = f"Line {end.next_step.line}: the first step after it is {end.next_step.step}."
+        if end.end_mark.kind == "resume" and end.next_step.step == 1:
+            next_note += " If another training begins there, it is no restart."
+    other_lines = ", ".join(
+        str(attempt_end.end_mark.line) for attempt_end in ends if attempt_end is not end
+    )
+    title = f"End of training {number + 1} of {len(ends)} in the log"
+    first = (
+        f"{title}; --restart N writes another one (lines: {other_lines})."
+        if other_lines
+        else f"{title}."
+    )
+    sizes = _SIZE.findall("\n".join(lines[: end.end_mark.line]))
     return LogIncident(
-        place,
-        every,
+        training_place,
+        step_count,
         loss,
-        _RETRIED.search(between) is not None and _GIVEN_UP not in between,
+        _RETRIED.search(loss_text) is not None and _GIVEN_UP not in loss_text,
         int(sizes[-1]) if sizes else None,
-        (first, *placed, ended, then, counted, taken),
+        (first, *place_notes, end_note, next_note, count_note, assumption),
     )
 
 
-def _epoch_steps(text: str) -> int:
+def _find_epoch_steps(text: str) -> int:
     """Return the steps of an epoch, as lines of PyTorch's examples or their kin say it; 0 if none.
 
     Raises `UsageError` where epochs have different lengths.
     """
-    lengths = sorted({int(found[3]) for found in EXAMPLE.finditer(text)})
+    lengths = sorted({int(match[3]) for match in EXAMPLE.finditer(text)})
     if len(lengths) > 1:
         raise UsageError(
             f"its epochs have {lengths[0]} to {lengths[-1]} steps, and none can be counted through",
@@ -131,22 +146,22 @@ def _epoch_steps(text: str) -> int:
     return lengths[0] if lengths else 0
 
 
-def _is_made(mark: Mark, line: str) -> bool:
+def _is_finished(mark: LogMark, line: str) -> bool:
     """Return whether a mark is no step that is yet to be made, as of a bar that begins."""
     if mark.bar is not None:
         return mark.step != 0
     return mark.kind != "step" or _FROM.search(line) is None
 
 
-def _next_start(marks: Sequence[Mark], begun: Mark) -> int | None:
+def _find_next_start(marks: Sequence[LogMark], end_mark: LogMark) -> int | None:
     """Return the lines before the next attempt: no sign of what ended one is behind them."""
-    if begun.kind == "resume":
-        return begun.line - 1
-    starts = (m for m in marks if m.line > begun.line and m.kind in ("group", "resume", "step"))
+    if end_mark.kind == "resume":
+        return end_mark.line - 1
+    starts = (m for m in marks if m.line > end_mark.line and m.kind in ("group", "resume", "step"))
     return next((mark.line - 1 for mark in starts), None)
 
 
-def _from_the_begin(marks: Sequence[Mark], length: int) -> tuple[list[Mark], str]:
+def _renumber_steps(marks: Sequence[LogMark], length: int) -> tuple[list[LogMark], str]:
     """Return the marks, with steps as how many were done by then, and how they are counted.
 
     `length`: the steps of an epoch, if the numbers of steps contain those of its epochs.
@@ -155,52 +170,52 @@ def _from_the_begin(marks: Sequence[Mark], length: int) -> tuple[list[Mark], str
     if not steps:
         raise UsageError("the log has no step of training", _READ)
     # DeepSpeed says `step=0` as it begins, beside lines of its job with all steps.
-    begun = next((mark for mark in steps if mark.total), steps[0])
-    more = int(begun.step == 0 and begun.bar is None)
+    first_step = next((mark for mark in steps if mark.total), steps[0])
+    offset = int(first_step.step == 0 and first_step.bar is None)
     words = "Steps are taken to count from 1"
-    if more:
+    if offset:
         words = "Steps are taken to count from 0 in the log, and from 1 above and in the scenario"
-    in_epochs = begins_anew(marks)
+    in_epochs = counts_by_epoch(marks)
     if in_epochs and any(mark.epoch is None or not mark.total for mark in steps):
         raise UsageError(
             "steps fall in the log where no restart is, and no line tells their epochs apart",
             _READ,
         )
     low = min(1, *(mark.epoch or 0 for mark in steps))
-    first = low if in_epochs else int(length > 0 and _begins_at_1(marks, steps[0]))
-    words += f", epochs from {first}" if in_epochs or length else ""
+    first_epoch = low if in_epochs else int(length > 0 and _begins_at_1(marks, steps[0]))
+    words += f", epochs from {first_epoch}" if in_epochs or length else ""
 
-    def done(mark: Mark) -> Mark:
-        is_step, epoch = mark.kind == "step", (mark.epoch or 0) - first
+    def renumber(mark: LogMark) -> LogMark:
+        is_step, epoch = mark.kind == "step", (mark.epoch or 0) - first_epoch
         if mark.step is None or (in_epochs and not is_step):
             return mark._replace(step=None)
-        before = epoch * (mark.total or 0) if in_epochs else -first * length * is_step
-        return mark._replace(step=before + mark.step + more)
+        earlier_steps = epoch * (mark.total or 0) if in_epochs else -first_epoch * length * is_step
+        return mark._replace(step=earlier_steps + mark.step + offset)
 
-    return [done(mark) for mark in marks], f"{words}; each is taken for an optimizer step."
+    return [renumber(mark) for mark in marks], f"{words}; each is taken for an optimizer step."
 
 
-def _begins_at_1(marks: Sequence[Mark], first: Mark) -> bool:
+def _begins_at_1(marks: Sequence[LogMark], first: LogMark) -> bool:
     """Return whether the first step is of an epoch 1, and no resume is before it."""
     return first.epoch == 1 and not any(
         mark.kind == "resume" for mark in marks if mark.line < first.line
     )
 
 
-def _ends(marks: Sequence[Mark]) -> Iterator[_End]:
+def _list_ends(marks: Sequence[LogMark]) -> Iterator[_AttemptEnd]:
     """Yield where attempts end: the restarts, and a failure after the last step."""
-    since = 0
-    for begun, until in outages(marks):
-        yield _End(marks[:begun], since, marks[begun], marks[until])
-        since = until
-    last = max(number for number, mark in enumerate(marks) if mark.kind == "step")
-    for begun in range(last + 1, len(marks)):
-        if marks[begun].kind in ("restart", "notice"):
-            yield _End(marks[:begun], since, marks[begun], None)
+    start_index = 0
+    for end_index, next_index in find_outages(marks):
+        yield _AttemptEnd(marks[:end_index], start_index, marks[end_index], marks[next_index])
+        start_index = next_index
+    last_step = max(number for number, mark in enumerate(marks) if mark.kind == "step")
+    for end_index in range(last_step + 1, len(marks)):
+        if marks[end_index].kind in ("restart", "notice"):
+            yield _AttemptEnd(marks[:end_index], start_index, marks[end_index], None)
             return
 
 
-def _chosen(ends: Sequence[_End], which: int | None) -> int:
+def _choose_end(ends: Sequence[_AttemptEnd], which: int | None) -> int:
     if not ends:
         raise UsageError(
             "the log has no restart",
@@ -210,76 +225,87 @@ def _chosen(ends: Sequence[_End], which: int | None) -> int:
         )
     if which is not None and which > len(ends):
         raise UsageError(f"the log has no restart {which}: the last is {len(ends)}")
-    goes_on = [number for number, end in enumerate(ends, 1) if end.after is not None]
-    return (which or (goes_on or [len(ends)])[-1]) - 1
+    continued_ends = [number for number, end in enumerate(ends, 1) if end.next_step is not None]
+    return (which or (continued_ends or [len(ends)])[-1]) - 1
 
 
-def _last_step(end: _End) -> tuple[Mark, int, list[str]]:
+def _find_last_step(end: _AttemptEnd) -> tuple[LogMark, int, list[str]]:
     """Return the last step that is logged, the one to end after, and how these are known."""
-    attempt = end.marks[end.since :]
+    attempt = end.marks[end.start_index :]
     # Other ranks may log it again, later.
-    last = max((m for m in attempt if m.kind == "step"), key=lambda mark: mark.step or 0)
-    step = last.step or 0
-    logged = sorted({mark.step or 0 for mark in end.marks if mark.kind == "step"})
-    every = round(median([b - a for a, b in pairwise(logged)] or [1]))
-    upto = f"; up to {step + every - 1} may have been made, as one in {every} is logged"
-    known = f"Line {last.line}: step {step} is the last before training ends at line "
-    notes = [f"{known}{end.begun.line}{upto if every > 1 else ''}."]
-    saved = next((m for m in attempt if m.kind == "save" and m.line > last.line), None)
-    if saved is not None:
+    last_mark = max((m for m in attempt if m.kind == "step"), key=lambda mark: mark.step or 0)
+    step = last_mark.step or 0
+    logged_steps = sorted({mark.step or 0 for mark in end.marks if mark.kind == "step"})
+    log_interval = round(median([b - a for a, b in pairwise(logged_steps)] or [1]))
+    uncertainty = (
+        f"; up to {step + log_interval - 1} may have been made, as one in {log_interval} is logged"
+    )
+    description = f"Line {last_mark.line}: step {step} is the last before training ends at line "
+    notes = [f"{description}{end.end_mark.line}{uncertainty if log_interval > 1 else ''}."]
+    later_save = next((m for m in attempt if m.kind == "save" and m.line > last_mark.line), None)
+    if later_save is not None:
         notes.append(
-            f"Line {saved.line}: a save is logged after it, and the place is behind that. If it "
+            f"Line {later_save.line}: a save is logged after it, and the place is behind that. If "
+            "it "
             "ended training within the save: `moment: saving`."
         )
-    goes_on = end.after.step or 0 if end.after is not None else 0
-    if goes_on > step and saved is None:
+    next_number = end.next_step.step or 0 if end.next_step is not None else 0
+    if next_number > step and later_save is None:
         notes.append("It is not logged again, which is taken for a save that came after it.")
-    if saved is not None and saved.step is not None:
-        return last, max(step, saved.step + 1), notes
-    return last, step + every if saved is not None or goes_on > step else step, notes
+    if later_save is not None and later_save.step is not None:
+        return last_mark, max(step, later_save.step + 1), notes
+    return (
+        last_mark,
+        step + log_interval if later_save is not None or next_number > step else step,
+        notes,
+    )
 
 
-def _by_steps(last: Mark, step: int) -> tuple[Place, int, str]:
+def _place_by_steps(last_mark: LogMark, step: int) -> tuple[TrainingPlace, int, str]:
     """Return the place by steps alone."""
-    length = last.total or 10 * max(1, step)
-    epoch, before = divmod(max(1, step) - 1, length)
+    length = last_mark.total or 10 * max(1, step)
+    epoch, epoch_step = divmod(max(1, step) - 1, length)
     words = "With epoch_steps the place is a step, whatever is saved when."
-    return Place(epoch, before + 1), length, words
+    return TrainingPlace(epoch, epoch_step + 1), length, words
 
 
-def _by_reports(end: _End, last: Mark) -> tuple[Place, None, str]:
+def _place_by_reports(end: _AttemptEnd, last_mark: LogMark) -> tuple[TrainingPlace, None, str]:
     """Return the place by reports, of which each save that is logged is taken for one."""
-    at, made = set[int](), 0
+    report_steps, finished_steps = set[int](), 0
     for mark in end.marks:
         if mark.kind == "step":
-            made = mark.step or 0
+            finished_steps = mark.step or 0
         elif mark.kind == "save":
-            at.add(made if mark.step is None else mark.step)
-    if not at:
+            report_steps.add(finished_steps if mark.step is None else mark.step)
+    if not report_steps:
         raise UsageError(
             "the log has no save before the restart, and a place of a job of Ray Train's is a "
             "report and a step after it",
             "Write it by hand: `chaos init`.",
         )
-    words = f"Saves are taken for reports: {len(at)} are logged before it."
-    return Place(len(at), max(1, (last.step or 0) - max(at))), None, words
+    words = f"Saves are taken for reports: {len(report_steps)} are logged before it."
+    return (
+        TrainingPlace(len(report_steps), max(1, (last_mark.step or 0) - max(report_steps))),
+        None,
+        words,
+    )
 
 
-def _loss(text: str, first: int, nodes: int) -> tuple[Loss, str]:
+def _find_loss(text: str, first_line: int, nodes: int) -> tuple[ObservedLoss, str]:
     """Return what ended an attempt, by the lines from one of a number on, and its words."""
-    for fault, settings, form in _SIGNS:
-        if (found := re.search(form, text)) is None:
+    for fault, settings, pattern in _SIGNS:
+        if (match := re.search(pattern, text)) is None:
             continue
-        ranks, line = found.groupdict(), first + text.count("\n", 0, found.start())
+        ranks, line = match.groupdict(), first_line + text.count("\n", 0, match.start())
         if (root := _ROOT.search(text)) is not None and "local" in ranks:
             ranks = {"rank": root[1]}
         rank = ranks.get("rank") or (ranks.get("local") if nodes == 1 else None)
-        loss = Loss(fault, settings, None if rank is None else int(rank))
-        return loss, f"Line {line}: `{found[0].strip(': ')}`, for which {fault} stands."
+        loss = ObservedLoss(fault, settings, None if rank is None else int(rank))
+        return loss, f"Line {line}: `{match[0].strip(': ')}`, for which {fault} stands."
     if _JOINED.search(text):
         raise UsageError(
             "the group began again for new nodes, for which no fault stands",
             "`--restart N` is for another end of training.",
         )
-    ended = "No line that is read says what ended it: a kill is taken."
-    return Loss("kill_worker", {}, None), ended
+    note = "No line that is read says what ended it: a kill is taken."
+    return ObservedLoss("kill_worker", {}, None), note

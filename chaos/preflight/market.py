@@ -18,8 +18,8 @@ from pydantic import (
 
 from chaos.errors import UsageError
 from chaos.record import Record
-from chaos.scenario_file.messages import nearest
-from chaos.words import plural
+from chaos.scenario_file.messages import find_nearest
+from chaos.wording import plural
 
 
 class FiniteRecord(Record):
@@ -91,14 +91,14 @@ class Shock(FiniteRecord):
     )
 
     @model_validator(mode="after")
-    def _takes_what_is_there(self) -> Self:
-        if any(lost > of for lost, of in self.seen):
+    def _check_seen_losses(self) -> Self:
+        if any(lost > held_nodes for lost, held_nodes in self.seen):
             raise ValueError("shock.seen is [lost, of so many]: more are lost than were held")
         return self
 
-    def strikes(self, pool: int) -> float:
+    def hit_probability(self, pool: int) -> float:
         """Return the probability that a shock takes any of `pool` nodes."""
-        shares = [lost / of for lost, of in self.seen] or [self.share]
+        shares = [lost / held_nodes for lost, held_nodes in self.seen] or [self.share]
         return sum(1 - (1 - share) ** pool for share in shares) / len(shares)
 
 
@@ -171,15 +171,15 @@ class Market(FiniteRecord):
     source: str = Field(default="given by hand", description="where these figures are from")
 
     @model_validator(mode="after")
-    def _says_how_nodes_are_lost(self) -> Self:
+    def _check_loss_source(self) -> Self:
         if (self.lifetime is None) == (self.replay is None):
             raise ValueError("a market needs either lifetime or replay")
         if self.doubt is not None and self.lifetime is None:
             raise ValueError("market.doubt is of lifetime: a repeated trace has its own")
-        most = self.trace_nodes and self.trace_nodes.most
-        if most and self.replay is not None and self.replay.peak != most:
+        trace_node_count = self.trace_nodes and self.trace_nodes.most
+        if trace_node_count and self.replay is not None and self.replay.peak != trace_node_count:
             text = "market.replay.peak and market.trace_nodes.most are the nodes of one trace"
-            raise ValueError(f"{text}, got {self.replay.peak} and {most}")
+            raise ValueError(f"{text}, got {self.replay.peak} and {trace_node_count}")
         return self
 
     @property
@@ -187,12 +187,12 @@ class Market(FiniteRecord):
         """Whether the job holds some nodes of a market, and not a market of its own size."""
         return self.trace_nodes is not None and self.trace_nodes.read == "market"
 
-    def read_as(self, read: TraceReading | None) -> "Market":
+    def choose_reading(self, reading: TraceReading | None) -> "Market":
         """Return the market with the nodes of its trace read in this way."""
         if self.trace_nodes is None:
             return self
-        nodes = self.trace_nodes.model_copy(update={"read": read})
-        return self.model_copy(update={"trace_nodes": nodes})
+        nodes = self.trace_nodes.replace(read=reading)
+        return self.replace(trace_nodes=nodes)
 
     def size(self, pool: int) -> int:
         """Return the number of nodes of the market on which a job holds up to `pool`."""
@@ -215,7 +215,7 @@ class Market(FiniteRecord):
         return 1 / rate
 
 
-def at_worst(market: Market) -> Market | None:
+def find_worst_market(market: Market) -> Market | None:
     """Return a fitted market as bad as its trace allows; None if it has no doubt."""
     if market.doubt is None or market.lifetime is None:
         return None
@@ -224,31 +224,34 @@ def at_worst(market: Market) -> Market | None:
         "away_h": market.away_h * market.doubt.away,
         "doubt": None,
     }
-    return faster(market, market.doubt.losses).model_copy(update=values)
+    return speed_up_losses(market, market.doubt.losses).model_copy(update=values)
 
 
-def faster(market: Market, times: float) -> Market:
+def speed_up_losses(market: Market, times: float) -> Market:
     """Return a market whose nodes are lost so many times as often; absences stay."""
     life, shock, replay = market.lifetime, market.shock, market.replay
     if life is not None:
         hours = {name: value / times for name, value in life if name.endswith("_h")}
         life = life.model_copy(update=hours)
     if shock is not None:
-        shock = shock.model_copy(update={"every_h": shock.every_h / times})
+        shock = shock.replace(every_h=shock.every_h / times)
     if replay is not None:
-        at_s = tuple(at / times for at in replay.at_s)
-        replay = replay.model_copy(update={"at_s": at_s, "span_s": replay.span_s / times})
-    return market.model_copy(update={"lifetime": life, "shock": shock, "replay": replay})
+        at_s = tuple(time_s / times for time_s in replay.at_s)
+        replay = replay.replace(at_s=at_s, span_s=replay.span_s / times)
+    return market.replace(lifetime=life, shock=shock, replay=replay)
 
 
 def _replayed_mtbf_h(replay: Replay) -> float:
     ends = (*replay.at_s[1:], replay.span_s)
-    held = sum(up * (end - at) for up, at, end in zip(replay.up, replay.at_s, ends, strict=True))
-    lost = sum(max(0.0, before - after) for before, after in pairwise(replay.up))
-    return held / 3600 / lost if lost else math.inf
+    held_s = sum(
+        up * (end_s - start_s)
+        for up, start_s, end_s in zip(replay.up, replay.at_s, ends, strict=True)
+    )
+    lost = sum(max(0.0, previous_up - next_up) for previous_up, next_up in pairwise(replay.up))
+    return held_s / 3600 / lost if lost else math.inf
 
 
-def scaled(replay: Replay, pool: int) -> NDArray[np.int64]:
+def scale_trace(replay: Replay, pool: int) -> NDArray[np.int64]:
     """Return the number of nodes up after each change, a row for each copy of the trace."""
     # By copies, and not by a factor: a trace of two nodes that is blown up to 32 would lose 16 at a
     # time.
@@ -262,101 +265,119 @@ def loss_interval_s(market: Market, pool: int) -> float:
     """Return the mean seconds between two events in which `pool` nodes lose at least one.
 
     Exact for exponential lives and shocks; for other lives the long-run rate.
-    A trace that is repeated is `scaled` to the pool, as in the simulation; on a market of
+    A trace that is repeated is scaled to the pool, as in the simulation; on a market of
     more nodes a loss takes any of them alike.
     """
     if market.replay is not None and market.is_shared:
-        hits = sum(_hits(*loss, held=pool) for loss in _losses(market.replay, market.size(pool)))
+        hits = sum(
+            _hit_probability(*loss, held_nodes=pool)
+            for loss in _list_losses(market.replay, market.size(pool))
+        )
         return market.replay.span_s / hits if hits else math.inf
     if market.replay is not None:
         # Of the scaled trace. Counted for its own peak, two nodes of 32 were said to be lost seven
         # times as often as they were, and a rule that stops a job fired.
-        drops = int((np.diff(scaled(market.replay, pool), axis=1) < 0).sum())
+        drops = int((np.diff(scale_trace(market.replay, pool), axis=1) < 0).sum())
         return market.replay.span_s / drops if drops else math.inf
     assert market.lifetime is not None
     rate = pool / market.lifetime.mean_h
     if market.shock is not None:
-        rate += market.shock.strikes(pool) / market.shock.every_h
+        rate += market.shock.hit_probability(pool) / market.shock.every_h
     return 3600 / rate
 
 
-def _losses(replay: Replay, nodes: int) -> Iterator[tuple[int, int]]:
+def _list_losses(replay: Replay, nodes: int) -> Iterator[tuple[int, int]]:
     """Yield the nodes before, and the nodes lost, of each loss of a trace of so many nodes."""
-    (up,) = scaled(replay, nodes).tolist()
-    return ((before, before - after) for before, after in pairwise(up) if after < before)
+    (up,) = scale_trace(replay, nodes).tolist()
+    return (
+        (previous_up, previous_up - next_up)
+        for previous_up, next_up in pairwise(up)
+        if next_up < previous_up
+    )
 
 
-def _hits(before: int, lost: int, *, held: int) -> float:
-    """Return the probability that a loss of some of `before` nodes takes any of those held."""
-    return 1 - math.comb(max(0, before - held), lost) / math.comb(before, lost)
+def _hit_probability(up_nodes: int, lost: int, *, held_nodes: int) -> float:
+    """Return the probability that a loss of some of `up_nodes` takes any of those held."""
+    return 1 - math.comb(max(0, up_nodes - held_nodes), lost) / math.comb(up_nodes, lost)
 
 
-def read_in_short(market: Market) -> str:
+def summarize_reading(market: Market) -> str:
     """Return a clause on how the nodes of the market's trace are read; nothing without one."""
     if market.trace_nodes is None:
         return ""
-    how = "read as a market" if market.is_shared else "by shares"
-    return f" (the trace's {market.trace_nodes.most}, {how})"
+    reading = "read as a market" if market.is_shared else "by shares"
+    return f" (the trace's {market.trace_nodes.most}, {reading})"
 
 
-def in_words(market: Market, pool: int) -> str | None:
+def describe_trace_nodes(market: Market, pool: int) -> str | None:
     """Return how the nodes of the market's trace are read as `pool` of a job; None without one."""
     if market.trace_nodes is None:
         return None
-    most = market.trace_nodes.most
-    trace = f"{plural(most, 'node')} in the trace, read as"
+    trace_node_count = market.trace_nodes.most
+    trace = f"{plural(trace_node_count, 'node')} in the trace, read as"
     if market.is_shared:
         return (
             f"{trace} a market: you hold up to {pool} of those that are up, and the others replace "
             "one that you lose at once"
         )
-    if pool == most:
+    if pool == trace_node_count:
         return f"{trace} {pool} of yours, node for node"
-    return f"{trace} {pool} of yours by shares: {_shares(market, most, pool)}"
+    return f"{trace} {pool} of yours by shares: {_describe_shares(market, trace_node_count, pool)}"
 
 
-def _shares(market: Market, most: int, pool: int) -> str:
+def _describe_shares(market: Market, trace_node_count: int, pool: int) -> str:
     if market.replay is None:
-        return f"each is up as often as one of the {most}"
-    if pool > most:
-        sizes = len(scaled(market.replay, pool))
+        return f"each is up as often as one of the {trace_node_count}"
+    if pool > trace_node_count:
+        sizes = len(scale_trace(market.replay, pool))
         return f"{sizes} copies of the trace, each from a moment of its own"
-    half = math.ceil(most / 2)
-    return f"{round(pool * half / most)} are up where {half} of the {most} were"
+    half = math.ceil(trace_node_count / 2)
+    return (
+        f"{round(pool * half / trace_node_count)} are up where {half} of the {trace_node_count} "
+        "were"
+    )
 
 
 # -- markets by name ----------------------------------------------------------------------------
 
 
-def _synthetic(
-    name: str, lifetime: Lifetime, away_h: float, price_ratio: float, **others: Shock | LossNotice
+def _synthesize_market(
+    name: str,
+    lifetime: Lifetime,
+    away_h: float,
+    price_ratio: float,
+    **overrides: Shock | LossNotice,
 ) -> Market:
     """Return a market made by chaos; its notices are of two minutes if not given."""
-    told = {"notice": LossNotice(seconds=120, reliability=0.95), **others}
+    settings = {"notice": LossNotice(seconds=120, reliability=0.95), **overrides}
     base = Market(name=name, lifetime=lifetime, source="synthetic, made by chaos")
-    return base.model_copy(update={"away_h": away_h, "price_ratio": price_ratio, **told})
+    return base.model_copy(update={"away_h": away_h, "price_ratio": price_ratio, **settings})
 
 
 _BATHTUB = Bathtub(early_share=0.5, early_h=0.8, late_h=22, late_shape=4, cap_h=24)
 MARKETS: tuple[Market, ...] = (
-    _synthetic("calm-500h", Exponential(mtbf_h=500), 0.1, 0.4),
-    _synthetic(
+    _synthesize_market("calm-500h", Exponential(mtbf_h=500), 0.1, 0.4),
+    _synthesize_market(
         "mixed-50h", Exponential(mtbf_h=60), 0.25, 0.35, shock=Shock(every_h=120, share=0.4)
     ),
-    _synthetic("busy-16h", Exponential(mtbf_h=20), 0.5, 0.35, shock=Shock(every_h=24, share=0.3)),
-    _synthetic("hot-4h", Exponential(mtbf_h=6), 0.75, 0.3, shock=Shock(every_h=4, share=0.3)),
-    _synthetic(
+    _synthesize_market(
+        "busy-16h", Exponential(mtbf_h=20), 0.5, 0.35, shock=Shock(every_h=24, share=0.3)
+    ),
+    _synthesize_market(
+        "hot-4h", Exponential(mtbf_h=6), 0.75, 0.3, shock=Shock(every_h=4, share=0.3)
+    ),
+    _synthesize_market(
         "bathtub-24h-cap", _BATHTUB, 0.1, 0.25, notice=LossNotice(seconds=30, reliability=0.8)
     ),
-    _synthetic("unannounced-16h", Exponential(mtbf_h=16), 0.25, 0.35, notice=LossNotice()),
+    _synthesize_market("unannounced-16h", Exponential(mtbf_h=16), 0.25, 0.35, notice=LossNotice()),
 )
 
 
-def preset(name: str) -> Market:
+def find_preset(name: str) -> Market:
     """Return the market of this name, or raise `UsageError` with the nearest."""
     names = [market.name for market in MARKETS]
     if name in names:
         return MARKETS[names.index(name)]
-    near = nearest(name, names)
+    near = find_nearest(name, names)
     hint = f"Did you mean {near}?" if near else f"The markets are {', '.join(names)}."
     raise UsageError(f"there is no market '{name}'", hint)

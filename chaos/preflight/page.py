@@ -7,9 +7,9 @@ import altair as alt
 from chaos import __version__
 from chaos.preflight.answer import Answer
 from chaos.preflight.capacity import Availability
-from chaos.preflight.estimate import in_hours, in_s
+from chaos.preflight.estimate import format_hours, format_seconds
 from chaos.preflight.forecast import Forecast
-from chaos.preflight.intervals import Curve
+from chaos.preflight.intervals import IntervalCurve
 from chaos.preflight.question import JobShape
 from chaos.preflight.render import (
     LOOKS,
@@ -17,22 +17,22 @@ from chaos.preflight.render import (
     as_read,
     border,
     changes_head,
+    describe_finish_time,
+    describe_trace_readings,
     figure_notes,
     figure_rows,
     finish_unit,
+    format_set_options,
     gain_cells,
     interval,
     own_findings,
-    pasted,
     readings_rows,
     simulated_runs,
-    trace_in_words,
-    when,
 )
 from chaos.preflight.saving import NoticeCell
 from chaos.report import chart as ch
-from chaos.report.html import drawings, pages
-from chaos.words import plural
+from chaos.report.html import build_drawings, build_environment
+from chaos.wording import plural
 
 HEIGHT = 240
 SLIM = 46
@@ -61,58 +61,61 @@ def charts(answer: Answer) -> Iterator[ch.Chart]:
         yield grace_chart(answer.grace)
 
 
-def _laid(rows: Mapping[str, ch.Rows], *layers: alt.Chart, height: int = HEIGHT) -> ch.Drawing:
-    return ch.Drawing(alt.layer(*layers).properties(height=height), rows)
+def _layer_drawing(
+    rows: Mapping[str, ch.Rows], *layers: alt.Chart, height: int = HEIGHT
+) -> ch.ChartMarks:
+    return ch.ChartMarks(alt.layer(*layers).properties(height=height), rows)
 
 
-def ledger_chart(seen: Forecast) -> ch.Chart:
+def ledger_chart(forecast: Forecast) -> ch.Chart:
     """Draw the time of all runs by cause, as one bar."""
-    rows, since = [], 0.0
+    rows, start = [], 0.0
     for part, (name, _) in _PARTS.items():
-        share = seen.ledger[part]
-        rows.append({"part": name, "from": since, "to": since + share, "share": share})
-        since += share
+        share = forecast.ledger[part]
+        rows.append({"part": name, "from": start, "to": start + share, "share": share})
+        start += share
     axis, whole = alt.Axis(format="%", tickCount=10), alt.Scale(domain=[0, 1])
-    bar = ch.named("parts").mark_bar(height=SLIM - 16)
+    bar = ch.build_named_chart("parts").mark_bar(height=SLIM - 16)
     bar = bar.encode(
         x=alt.X("from:Q", title="share of time", axis=axis, scale=whole),
         x2="to:Q",
-        color=ch.colored("part", dict(_PARTS.values())),
+        color=ch.encode_color("part", dict(_PARTS.values())),
         tooltip=[alt.Tooltip("part:N"), alt.Tooltip("share:Q", format=".1%")],
     )
     words = ", ".join(f"{row['part']} {row['share']:.1%}" for row in rows)
-    return ch.drawn(
+    return ch.draw_chart(
         "ledger",
-        _laid({"parts": rows}, bar, height=SLIM),
+        _layer_drawing({"parts": rows}, bar, height=SLIM),
         title="Where the time goes",
         label=words,
         caption=f"All simulated runs together: {words}.",
-        keys=[ch.Key(name, "box", color) for name, color in _PARTS.values()],
+        keys=[ch.LegendEntry(name, "box", color) for name, color in _PARTS.values()],
     )
 
 
-def curve_chart(curve: Curve, here_s: float) -> ch.Chart:
+def curve_chart(curve: IntervalCurve, current_s: float) -> ch.Chart:
     """Draw goodput against the interval: simulated, by Daly's equation, and at the set one."""
     low, high = curve.flat_s
     points = [
         {"s": p.seconds, "simulated": p.simulated, "low": p.low, "high": p.high, "theory": p.theory}
         for p in curve.points
     ]
-    rows = {"points": points, "flat": [{"from": low, "to": high}], "here": [{"s": here_s}]}
+    rows = {"points": points, "flat": [{"from": low, "to": high}], "here": [{"s": current_s}]}
     best = curve.best
-    return ch.drawn(
+    return ch.draw_chart(
         "interval",
-        _laid(rows, *_curve_layers()),
+        _layer_drawing(rows, *_curve_layers()),
         title="Goodput against the checkpoint interval",
-        label=f"best simulated goodput {best.simulated:.1%} at {in_s(best.seconds)}; "
-        f"flat from {in_s(low)} to {in_s(high)}; set: {in_s(here_s)}",
+        label=f"best simulated goodput {best.simulated:.1%} at {format_seconds(best.seconds)}; "
+        f"flat from {format_seconds(low)} to {format_seconds(high)}; set: "
+        f"{format_seconds(current_s)}",
         caption="Retries without limit. Green: within one percentage point of the best. The dashed "
         "line is Daly's equation, which knows no notices, no shocks and no waiting.",
         keys=[
-            ch.Key("simulated, with its 95 % interval", "line", ch.RUN),
-            ch.Key("Daly's equation", "dash", ch.BASELINE),
-            ch.Key("flat region", "box", "var(--good)"),
-            ch.Key("as set", "line", ch.FAULT),
+            ch.LegendEntry("simulated, with its 95 % interval", "line", ch.RUN),
+            ch.LegendEntry("Daly's equation", "dash", ch.BASELINE),
+            ch.LegendEntry("flat region", "box", "var(--good)"),
+            ch.LegendEntry("as set", "line", ch.FAULT),
         ],
     )
 
@@ -122,8 +125,8 @@ def _curve_layers() -> tuple[alt.Chart, ...]:
     x = alt.X("s:Q", title="training between two checkpoints, s", scale=scale)
     of_interest = alt.Scale(zero=False)
     y = alt.Y("simulated:Q", title="goodput", axis=alt.Axis(format="%"), scale=of_interest)
-    base = ch.named("points")
-    flat = ch.named("flat").mark_rect(color="var(--good)", opacity=0.12)
+    base = ch.build_named_chart("points")
+    flat = ch.build_named_chart("flat").mark_rect(color="var(--good)", opacity=0.12)
     band = base.mark_area(color=ch.RUN, opacity=0.18).encode(x=x, y="low:Q", y2="high:Q")
     theory = base.mark_line(color=ch.BASELINE, strokeDash=[5, 4]).encode(x=x, y="theory:Q")
     tooltip = [
@@ -132,7 +135,7 @@ def _curve_layers() -> tuple[alt.Chart, ...]:
         alt.Tooltip("theory:Q", format=".1%"),
     ]
     line = base.mark_line(color=ch.RUN, point=alt.OverlayMarkDef(color=ch.RUN))
-    rule = ch.named("here").mark_rule(color=ch.FAULT, strokeWidth=1.5)
+    rule = ch.build_named_chart("here").mark_rule(color=ch.FAULT, strokeWidth=1.5)
     return (
         flat.encode(x=alt.X("from:Q", scale=scale), x2="to:Q"),
         band,
@@ -142,14 +145,14 @@ def _curve_layers() -> tuple[alt.Chart, ...]:
     )
 
 
-def finish_chart(answer: Answer, seen: Forecast) -> ch.Chart:
+def finish_chart(answer: Answer, forecast: Forecast) -> ch.Chart:
     """Draw the distribution of finish times, and the deadline."""
-    unit, each = finish_unit(seen)
+    unit, units_per_hour = finish_unit(forecast)
     rows = [
-        {"from": low * each, "to": high * each, "runs": n, "none": 0}
+        {"from": low * units_per_hour, "to": high * units_per_hour, "runs": n, "none": 0}
         for low, high, n in answer.finish_bins
     ]
-    bars = ch.named("bins").mark_rect(color=ch.BASELINE)
+    bars = ch.build_named_chart("bins").mark_rect(color=ch.BASELINE)
     bars = bars.encode(
         x=alt.X("from:Q", title=f"{unit} to the last step", scale=alt.Scale(zero=False)),
         x2="to:Q",
@@ -159,19 +162,24 @@ def finish_chart(answer: Answer, seen: Forecast) -> ch.Chart:
     )
     layers: list[alt.Chart] = [bars]
     data: dict[str, ch.Rows] = {"bins": rows}
-    keys = [ch.Key("runs that finished", "box", ch.BASELINE)]
+    keys = [ch.LegendEntry("runs that finished", "box", ch.BASELINE)]
     deadline = answer.question.goal.deadline_h
     if deadline is not None:
-        layers.append(ch.named("deadline").mark_rule(color=ch.FAULT, strokeWidth=2).encode(x="h:Q"))
-        data["deadline"] = [{"h": deadline * each}]
-        keys.append(ch.Key("deadline", "line", ch.FAULT))
+        layers.append(
+            ch.build_named_chart("deadline")
+            .mark_rule(color=ch.FAULT, strokeWidth=2)
+            .encode(x="h:Q")
+        )
+        data["deadline"] = [{"h": deadline * units_per_hour}]
+        keys.append(ch.LegendEntry("deadline", "line", ch.FAULT))
     text = (
-        f"{seen.finishes.share:.1%} of {seen.runs} runs finish; half of all runs are done "
-        f"{when(seen, seen.finish_h.middle)}, 95 % {when(seen, seen.finish_h.high)}"
+        f"{forecast.finishes.share:.1%} of {forecast.runs} runs finish; half of all runs are done "
+        f"{describe_finish_time(forecast, forecast.finish_h.middle)}, 95 % "
+        f"{describe_finish_time(forecast, forecast.finish_h.high)}"
     )
-    return ch.drawn(
+    return ch.draw_chart(
         "finish",
-        _laid(data, *layers),
+        _layer_drawing(data, *layers),
         title="When it finishes",
         label=text,
         caption=f"{text}. The last bar holds all that take longer.",
@@ -179,56 +187,63 @@ def finish_chart(answer: Answer, seen: Forecast) -> ch.Chart:
     )
 
 
-def availability_chart(seen: Availability, job: JobShape) -> ch.Chart:
+def availability_chart(availability: Availability, job: JobShape) -> ch.Chart:
     """Draw the number of nodes that are up over time."""
     rows = [
         {"h": h, "low": low, "middle": middle, "high": high}
-        for h, low, middle, high in zip(seen.at_h, seen.low, seen.middle, seen.high, strict=True)
+        for h, low, middle, high in zip(
+            availability.at_h, availability.low, availability.middle, availability.high, strict=True
+        )
     ]
-    base = ch.named("up")
+    base = ch.build_named_chart("up")
     x = alt.X("h:Q", title="hours since the start")
     band = base.mark_area(color=ch.BASELINE, opacity=0.3, interpolate="step-after").encode(
         x=x, y=alt.Y("low:Q", title="nodes up"), y2="high:Q"
     )
     line = base.mark_line(color=ch.RUN, interpolate="step-after").encode(x=x, y="middle:Q")
-    rule = ch.named("need").mark_rule(color=ch.FAULT, strokeDash=[4, 3]).encode(y="nodes:Q")
+    rule = (
+        ch.build_named_chart("need")
+        .mark_rule(color=ch.FAULT, strokeDash=[4, 3])
+        .encode(y="nodes:Q")
+    )
     need = [{"nodes": job.min_nodes or job.nodes}]
-    return ch.drawn(
+    return ch.draw_chart(
         "availability",
-        _laid({"up": rows, "need": need}, band, line, rule),
+        _layer_drawing({"up": rows, "need": need}, band, line, rule),
         title="Nodes that are up",
         label=f"how many of {job.pool} nodes are up over time: "
-        f"{seen.low[-1]:.0f} to {seen.high[-1]:.0f} at the end",
+        f"{availability.low[-1]:.0f} to {availability.high[-1]:.0f} at the end",
         caption="The middle, and 5 to 95 % of runs. Below the dashed line the job stands still.",
         keys=[
-            ch.Key("half of the runs", "line", ch.RUN),
-            ch.Key("5 to 95 %", "box", ch.BASELINE),
-            ch.Key("what the job needs", "dash", ch.FAULT),
+            ch.LegendEntry("half of the runs", "line", ch.RUN),
+            ch.LegendEntry("5 to 95 %", "box", ch.BASELINE),
+            ch.LegendEntry("what the job needs", "dash", ch.FAULT),
         ],
     )
 
 
-def losses_chart(seen: Availability) -> ch.Chart:
+def losses_chart(availability: Availability) -> ch.Chart:
     """Draw the number of nodes lost per hour over time."""
     rows = [
-        {"h": h, "losses": n} for h, n in zip(seen.at_h[1:], seen.losses_per_h[1:], strict=True)
+        {"h": h, "losses": n}
+        for h, n in zip(availability.at_h[1:], availability.losses_per_h[1:], strict=True)
     ]
-    line = ch.named("losses").mark_line(color=ch.FAULT, interpolate="step")
+    line = ch.build_named_chart("losses").mark_line(color=ch.FAULT, interpolate="step")
     line = line.encode(
         x=alt.X("h:Q", title="hours since the start"),
         y=alt.Y("losses:Q", title="nodes lost per hour"),
         tooltip=[alt.Tooltip("h:Q", format=".1f"), alt.Tooltip("losses:Q", format=".2f")],
     )
-    mean = sum(seen.losses_per_h[1:]) / max(1, len(seen.losses_per_h) - 1)
-    most = max(rows, key=lambda row: row["losses"])
-    return ch.drawn(
+    mean = sum(availability.losses_per_h[1:]) / max(1, len(availability.losses_per_h) - 1)
+    peak = max(rows, key=lambda row: row["losses"])
+    return ch.draw_chart(
         "losses",
-        _laid({"losses": rows}, line, height=HEIGHT // 2),
+        _layer_drawing({"losses": rows}, line, height=HEIGHT // 2),
         title="Losses over time",
         label=f"{mean:.2f} nodes lost per hour on average, at most "
-        f"{most['losses']:.2f} after {most['h']:.0f} hours",
+        f"{peak['losses']:.2f} after {peak['h']:.0f} hours",
         caption=f"Mean over runs; {mean:.2f} nodes per hour on average.",
-        keys=[ch.Key("nodes lost per hour", "line", ch.FAULT)],
+        keys=[ch.LegendEntry("nodes lost per hour", "line", ch.FAULT)],
     )
 
 
@@ -248,7 +263,7 @@ def grace_chart(cells: Sequence[NoticeCell]) -> ch.Chart:
     uploads = list(dict.fromkeys(row["upload"] for row in rows))
     x = alt.X("notice:O", title="notice, s", sort=notices, axis=alt.Axis(labelAngle=0))
     y = alt.Y("upload:O", title="upload, s", sort=uploads)
-    base, shades = ch.named("cells"), alt.Scale(domain=[0, 1], range=[0.04, 0.55])
+    base, shades = ch.build_named_chart("cells"), alt.Scale(domain=[0, 1], range=[0.04, 0.55])
     box = base.mark_rect(color="var(--good)").encode(
         x=x,
         y=y,
@@ -261,20 +276,20 @@ def grace_chart(cells: Sequence[NoticeCell]) -> ch.Chart:
         ],
     )
     text = base.mark_text().encode(x=x, y=y, text="text:N")
-    return ch.drawn(
+    return ch.draw_chart(
         "grace",
-        _laid({"cells": rows}, box, text, height=34 * len(uploads)),
+        _layer_drawing({"cells": rows}, box, text, height=34 * len(uploads)),
         title="Which notice is long enough",
         label="probability that a save on notice commits, by notice and upload time",
         caption="Probability that a save on notice commits; the market's own reliability of "
         "notices is in it. Uploads from a quarter to four times of what was measured.",
-        keys=[ch.Key("commits", "box", "var(--good)")],
+        keys=[ch.LegendEntry("commits", "box", "var(--good)")],
     )
 
 
 # -- the page -----------------------------------------------------------------------------------
 
-_env = pages("chaos.preflight")
+_env = build_environment("chaos.preflight")
 
 
 def render_answer(answer: Answer) -> str:
@@ -290,18 +305,18 @@ def render_answer(answer: Answer) -> str:
         border=border(answer),
         rows=figure_rows(answer),
         charts=drawn,
-        **drawings(drawn),
+        **build_drawings(drawn),
         figure_rows=figure_rows,
         gain_cells=gain_cells,
         as_read=as_read,
         own_findings=own_findings,
         readings_head=READINGS_HEAD,
         readings=readings_rows(answer),
-        trace=trace_in_words(answer),
+        trace=describe_trace_readings(answer),
         runs=simulated_runs(answer),
-        struck="" if answer.loss_every_s is None else in_hours(answer.loss_every_s / 3600),
+        struck="" if answer.loss_every_s is None else format_hours(answer.loss_every_s / 3600),
         interval=interval,
-        command=pasted(answer.changes),
+        command=format_set_options(answer.changes),
         changes_head=changes_head(answer),
         plural=plural,
         version=__version__,
@@ -311,10 +326,10 @@ def render_answer(answer: Answer) -> str:
 
 def facts(answer: Answer) -> tuple[tuple[str, str, str], ...]:
     """Return the figures at the top, each a name, the figure, and its range."""
-    seen = answer.forecast
-    if seen is None:
+    forecast = answer.forecast
+    if forecast is None:
         return ()
-    unit, rows = finish_unit(seen)[0], {name: cells for name, *cells in figure_rows(answer)}
+    unit, rows = finish_unit(forecast)[0], {name: cells for name, *cells in figure_rows(answer)}
     low, _, high, _ = rows[f"finishes after, {unit}"]
     costs = [name for name in rows if name.startswith("cost")]
     ranged = [
@@ -323,15 +338,18 @@ def facts(answer: Answer) -> tuple[tuple[str, str, str], ...]:
         for low, middle, high, _ in [rows[name]]
     ]
     shares = [
-        (name, f"{of.share:.1%}", f"{of.low:.1%} to {of.high:.1%}")
-        for name, of in (("runs that finish", seen.finishes), ("retries run out", seen.spent))
+        (name, f"{chance.share:.1%}", f"{chance.low:.1%} to {chance.high:.1%}")
+        for name, chance in (
+            ("runs that finish", forecast.finishes),
+            ("retries run out", forecast.spent),
+        )
     ]
-    middle = when(seen, seen.finish_h.middle).removeprefix("after ")
-    finish = ("finishes after", middle, _range(low, high, unit))
+    middle = describe_finish_time(forecast, forecast.finish_h.middle).removeprefix("after ")
+    finish = ("finishes after", middle, _describe_range(low, high, unit))
     return (ranged[0], finish, *ranged[1:], *shares)
 
 
-def _range(low: str, high: str, unit: str) -> str:
+def _describe_range(low: str, high: str, unit: str) -> str:
     if "never" in (low, high):
         return low if low == high else f"{low} {unit} to {high}"
     return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"

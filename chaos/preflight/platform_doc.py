@@ -4,27 +4,27 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from chaos.scenario_file.yaml_lines import Source
-from chaos.words import plural
+from chaos.scenario_file.yaml_lines import YamlSource
+from chaos.wording import plural
 
 
-class Taken(NamedTuple):
+class FileValue(NamedTuple):
     """A value that was taken from a file."""
 
     #: in a question, such as `job.nodes`; empty for what only stands in words
-    place: str
+    key: str
     value: Any
     line: int
-    words: str
+    description: str
 
 
-class Doc:
+class PlatformDocument:
     """A document, in which each value is asked for with its line."""
 
-    def __init__(self, source: Source, offset: int) -> None:
+    def __init__(self, source: YamlSource, offset: int) -> None:
         self._source, self._offset = source, offset
 
-    def at(self, *loc: str | int) -> Any:  # noqa: ANN401 - what YAML has
+    def get_value(self, *loc: str | int) -> Any:  # noqa: ANN401 - what YAML has
         node: Any = self._source.value
         for part in loc:
             if isinstance(part, int):
@@ -34,43 +34,43 @@ class Doc:
         return node
 
     def line(self, *loc: str | int) -> int:
-        return self._source.lines.key(loc) + self._offset
+        return self._source.lines.find_key_line(loc) + self._offset
 
-    def whole(self, *loc: str | int) -> int | None:
-        value = self.at(*loc)
+    def integer(self, *loc: str | int) -> int | None:
+        value = self.get_value(*loc)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def mapping(self, *loc: str | int) -> Mapping[Any, Any]:
-        value = self.at(*loc)
+        value = self.get_value(*loc)
         return value if isinstance(value, dict) else {}
 
-    def listed(self, *loc: str | int) -> Sequence[Any]:
-        value = self.at(*loc)
+    def sequence(self, *loc: str | int) -> Sequence[Any]:
+        value = self.get_value(*loc)
         return value if isinstance(value, list) else ()
 
-    def number(self, *loc: str | int, what: str) -> "Number":
+    def number(self, *loc: str | int, name: str) -> "WholeNumber":
         """Return a whole number, or that one is yet to be filled in (`$NUM_NODES`)."""
-        value = self.at(*loc)
+        value = self.get_value(*loc)
         if isinstance(value, str) and not value.strip().isdigit():
-            words = f"{what} is missing: {loc[-1]} is {value}, to be filled in"
-            return Number(None, Taken("", value, self.line(*loc), words))
+            words = f"{name} is missing: {loc[-1]} is {value}, to be filled in"
+            return WholeNumber(None, FileValue("", value, self.line(*loc), words))
         if isinstance(value, str):
             value = int(value)
         is_whole = isinstance(value, int) and not isinstance(value, bool)
-        return Number(value if is_whole else None, None)
+        return WholeNumber(value if is_whole else None, None)
 
 
-class Number(NamedTuple):
+class WholeNumber(NamedTuple):
     """A number of a document, or the words for one that is missing."""
 
     value: int | None
-    missing: Taken | None
+    missing: FileValue | None
 
 
-def nodes_taken(count: int, line: int, words: str) -> Iterator[Taken]:
+def list_nodes(count: int, line: int, words: str) -> Iterator[FileValue]:
     """Yield the nodes of a job, if there are any."""
     if count > 0:
-        yield Taken("job.nodes", count, line, words)
+        yield FileValue("job.nodes", count, line, words)
 
 
 # -- the command that a file starts ------------------------------------------------------------
@@ -83,15 +83,19 @@ _SIZES = re.compile(r"--nnodes[=\s]+(\S+)")
 _JOIN = re.compile(r"join_timeout=(\d{1,9})")
 
 
-def of_command(text: str) -> Iterator[Taken]:
+def parse_command(text: str) -> Iterator[FileValue]:
     """Yield what a command of torchrun in a file says: its restarts, and the nodes it needs.
 
     A command may be a list: `["torchrun", "--max-restarts=3"]`, or an item a line.
     """
     plain = _plain(text)
-    for form, told in ((_RESTARTS, _restarts), (_SIZES, _sizes), (_JOIN, _join)):
-        for found in form.finditer(plain):
-            yield from told(found[1], plain.count("\n", 0, found.start()) + 1)
+    for pattern, parse in (
+        (_RESTARTS, _parse_restarts),
+        (_SIZES, _parse_sizes),
+        (_JOIN, _parse_join_timeout),
+    ):
+        for match in pattern.finditer(plain):
+            yield from parse(match[1], plain.count("\n", 0, match.start()) + 1)
 
 
 def _plain(text: str) -> str:
@@ -100,32 +104,32 @@ def _plain(text: str) -> str:
     return "\n".join("" if line.lstrip().startswith("#") else line for line in lines)
 
 
-def _sizes(value: str, line: int) -> Iterator[Taken]:
-    least, _, most = value.partition(":")
-    if most.isdigit() and least.isdigit() and int(least) < int(most):
-        words = f"it goes on with {least} (--nnodes)"
-        yield Taken("job.min_nodes", int(least), line, words)
+def _parse_sizes(value: str, line: int) -> Iterator[FileValue]:
+    min_nodes, _, max_nodes = value.partition(":")
+    if max_nodes.isdigit() and min_nodes.isdigit() and int(min_nodes) < int(max_nodes):
+        words = f"it goes on with {min_nodes} (--nnodes)"
+        yield FileValue("job.min_nodes", int(min_nodes), line, words)
 
 
-def _join(value: str, line: int) -> Iterator[Taken]:
+def _parse_join_timeout(value: str, line: int) -> Iterator[FileValue]:
     words = f"agents wait {value} s for each other (join_timeout)"
-    yield Taken("settings.join_timeout_s", float(value), line, words)
+    yield FileValue("settings.join_timeout_s", float(value), line, words)
 
 
-def _restarts(value: str, line: int) -> Iterator[Taken]:
+def _parse_restarts(value: str, line: int) -> Iterator[FileValue]:
     default = re.fullmatch(r"\$\{\w+:-(\d+)\}", value)
     if default is not None:
         words = (
             f"torchrun starts its workers again {plural(int(default[1]), 'time')}, unless {value}"
         )
-        yield Taken("settings.max_restarts", int(default[1]), line, f"{words} is set otherwise")
+        yield FileValue("settings.max_restarts", int(default[1]), line, f"{words} is set otherwise")
         return
     if not value.isdigit():
         words = f"settings.max_restarts is missing: --max-restarts is {value}, to be filled in"
-        yield Taken("", value, line, words)
+        yield FileValue("", value, line, words)
         return
     words = f"torchrun starts its workers again {plural(int(value), 'time')} (--max-restarts)"
-    yield Taken("settings.max_restarts", int(value), line, words)
+    yield FileValue("settings.max_restarts", int(value), line, words)
 
 
 def starts_torchrun(text: str) -> bool:
@@ -133,6 +137,6 @@ def starts_torchrun(text: str) -> bool:
     return bool(_TORCHRUN.search(_plain(text)))
 
 
-def says_nodes(text: str) -> bool:
+def states_nodes(text: str) -> bool:
     """Return whether a command in a file says the number of nodes itself."""
     return "--nnodes" in _plain(text)

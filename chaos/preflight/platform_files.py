@@ -14,8 +14,14 @@ from chaos.errors import UsageError
 from chaos.model.launcher import Launcher
 from chaos.preflight import platform_pods as pods
 from chaos.preflight import platform_schedulers as schedulers
-from chaos.preflight.platform_doc import Doc, Taken, of_command, says_nodes, starts_torchrun
-from chaos.scenario_file.yaml_lines import read_source, read_text
+from chaos.preflight.platform_doc import (
+    FileValue,
+    PlatformDocument,
+    parse_command,
+    starts_torchrun,
+    states_nodes,
+)
+from chaos.scenario_file.yaml_lines import load_text, parse_source
 
 
 @dataclass(frozen=True)
@@ -24,25 +30,31 @@ class PlatformFile:
 
     path: str
     kind: str
-    taken: tuple[Taken, ...]
+    taken: tuple[FileValue, ...]
     #: who starts the training, where the file shows it
     launcher: Launcher | None = None
 
     @property
     def values(self) -> dict[str, Any]:
         """The values of a question, by their places."""
-        found: dict[str, Any] = {}
-        for one in self.taken:
-            if one.place == "settings.pod_grace_s":  # of several groups, the shortest
-                found[one.place] = min(one.value, found.get(one.place, one.value))
-            elif one.place:
-                found.setdefault(one.place, one.value)
-        return found
+        values: dict[str, Any] = {}
+        for file_value in self.taken:
+            if file_value.key == "settings.pod_grace_s":  # of several groups, the shortest
+                values[file_value.key] = min(
+                    file_value.value, values.get(file_value.key, file_value.value)
+                )
+            elif file_value.key:
+                values.setdefault(file_value.key, file_value.value)
+        return values
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The values in words, each with its line."""
-        return tuple(f"{self.path}:{one.line}: {one.words}" for one in self.taken if one.words)
+        return tuple(
+            f"{self.path}:{file_value.line}: {file_value.description}"
+            for file_value in self.taken
+            if file_value.description
+        )
 
 
 _SCRIPTS = (".sh", ".sbatch", ".slurm", ".job", "")
@@ -50,7 +62,7 @@ _SUFFIXES = (".yaml", ".yml", ".tpl", ".template", *_SCRIPTS)
 _SIZE = 1_000_000
 
 
-def read_platform(path: Path) -> PlatformFile | None:
+def load_platform_file(path: Path) -> PlatformFile | None:
     """Return what a platform's file says; None for a file of a kind that is not known.
 
     Raises `UsageError` with the line for a YAML that cannot be read, and with its name for a file
@@ -58,36 +70,38 @@ def read_platform(path: Path) -> PlatformFile | None:
     """
     if path.is_dir() or path.suffix not in _SUFFIXES or path.stat().st_size > _SIZE:
         return None
-    text = read_text(path, "file")
+    text = load_text(path, "file")
     if re.search(r"(?m)^#SBATCH\b", text):
-        return _file(path, "a script for sbatch", schedulers.sbatch(text), text)
+        return _build_file(path, "a script for sbatch", schedulers.sbatch(text), text)
     if re.search(r"(?m)^\[(?:torchx|cli:|dist\.|component:)", text):
-        return _file(path, "a .torchxconfig", schedulers.torchx(str(path), text), text)
+        return _build_file(path, "a .torchxconfig", schedulers.torchx(str(path), text), text)
     if path.suffix in _SCRIPTS:
         return None
-    return _of_yaml(path, text)
+    return _parse_yaml(path, text)
 
 
-def _of_yaml(path: Path, text: str) -> PlatformFile | None:
+def _parse_yaml(path: Path, text: str) -> PlatformFile | None:
     name, jobs = "", list[tuple[PlatformFile, int]]()
-    for offset, part in _documents(text):
-        source = read_source(part)
+    for offset, document in _split_documents(text):
+        source = parse_source(document)
         if not isinstance(source.value, dict):
-            if source.problems and re.search(r"(?m)^(?:kind|resources|apiVersion):", part):
+            if source.problems and re.search(r"(?m)^(?:kind|resources|apiVersion):", document):
                 first = source.problems[0]
-                raise UsageError(first.text, first.hint, place=f"{path}:{first.line + offset}")
+                raise UsageError(first.text, first.hint, location=f"{path}:{first.line + offset}")
             continue
-        doc = Doc(source, offset)
-        found = _reader(doc)
-        if found is not None:
-            kind, read = found
+        doc = PlatformDocument(source, offset)
+        kind_and_reader = _find_reader(doc)
+        if kind_and_reader is not None:
+            kind, parse = kind_and_reader
             launcher: Launcher | None = "ray" if _is_of_ray(doc) else None
-            jobs.append((_file(path, kind, read(doc), part, launcher, offset), offset + 1))
+            jobs.append(
+                (_build_file(path, kind, parse(doc), document, launcher, offset), offset + 1)
+            )
             continue
-        name = name or _name(doc)
+        name = name or _name_document(doc)
     if jobs:
-        return _largest(jobs)
-    name = name or next((named for form, named in _FORMS if re.search(form, text)), "")
+        return _select_largest(jobs)
+    name = name or next((description for form, description in _FORMS if re.search(form, text)), "")
     if not name:
         return None
     raise UsageError(
@@ -95,42 +109,49 @@ def _of_yaml(path: Path, text: str) -> PlatformFile | None:
         "Give the file of the job itself: a RayJob, RayCluster, PyTorchJob, TrainJob, MPIJob, "
         "JobSet or Job of Kubernetes or Volcano, a task of SkyPilot or dstack, a sbatch script; "
         "or write a question (*.preflight.yaml).",
-        place=str(path),
+        location=str(path),
     )
 
 
-def _largest(jobs: Sequence[tuple[PlatformFile, int]]) -> PlatformFile:
+def _select_largest(jobs: Sequence[tuple[PlatformFile, int]]) -> PlatformFile:
     """Return the job of the most nodes, with a note on each other one in the file."""
-    found, line = max(jobs, key=lambda job: job[0].values.get("job.nodes", 0))
-    others = tuple(
-        Taken("", other.kind, at, f"{other.kind} is in the file as well, and left alone")
-        for other, at in jobs
-        if at != line
+    largest_job, line = max(jobs, key=lambda job: job[0].values.get("job.nodes", 0))
+    ignored_jobs = tuple(
+        FileValue(
+            "",
+            ignored_job.kind,
+            first_line,
+            f"{ignored_job.kind} is in the file as well, and left alone",
+        )
+        for ignored_job, first_line in jobs
+        if first_line != line
     )
-    return replace(found, taken=(*found.taken, *others))
+    return replace(largest_job, taken=(*largest_job.taken, *ignored_jobs))
 
 
-def _file(
+def _build_file(
     path: Path,
     kind: str,
-    taken: Iterator[Taken],
+    file_values: Iterator[FileValue],
     text: str,
     launcher: Launcher | None = None,
     offset: int = 0,
 ) -> PlatformFile:
     """Return what a file says by its fields, and by the command in it."""
-    fields = tuple(taken)
+    fields = tuple(file_values)
     if launcher is not None or not starts_torchrun(text):
         return PlatformFile(str(path), kind, fields, launcher)
-    if says_nodes(text):
+    if states_nodes(text):
         decides = ": the command's own --nnodes decides"
         fields = tuple(
-            one._replace(place="", words=one.words + decides)
-            if one.place == "job.min_nodes"
-            else one
-            for one in fields
+            file_value._replace(key="", description=file_value.description + decides)
+            if file_value.key == "job.min_nodes"
+            else file_value
+            for file_value in fields
         )
-    commands = (one._replace(line=one.line + offset) for one in of_command(text))
+    commands = (
+        file_value._replace(line=file_value.line + offset) for file_value in parse_command(text)
+    )
     return PlatformFile(str(path), kind, (*commands, *fields), "torchrun")
 
 
@@ -140,36 +161,46 @@ _FORMS = (  # files that no YAML reader takes, such as with tags of their own
 )
 
 
-def _reader(doc: Doc) -> tuple[str, pods.Read] | None:
+def _find_reader(doc: PlatformDocument) -> tuple[str, pods.Read] | None:
     """Return the kind of a document, and what reads it."""
-    group, kind = str(doc.at("apiVersion") or "").partition("/")[0], str(doc.at("kind") or "")
-    group = group or next((of for of, named in pods.READERS if named == kind), "")
+    group, kind = (
+        str(doc.get_value("apiVersion") or "").partition("/")[0],
+        str(doc.get_value("kind") or ""),
+    )
+    group = group or next(
+        (api_group for api_group, reader_kind in pods.READERS if reader_kind == kind), ""
+    )
     if (group, kind) in pods.READERS:
-        owner = (
-            " of Volcano" if "volcano" in group else " of Kubernetes" if group == "batch" else ""
-        )
-        return f"a {kind}{owner}".replace("a MPI", "an MPI"), pods.READERS[group, kind]
+        name = f"a {kind}{_describe_owner(group)}".replace("a MPI", "an MPI")
+        return name, pods.READERS[group, kind]
     if kind or group:
         return None
-    return next(((name, read) for has, name, read in _KINDS if has(doc)), None)
+    return next(((name, read) for matches, name, read in _KINDS if matches(doc)), None)
 
 
-def _is_compute(doc: Doc) -> bool:
-    return bool(doc.listed("worker_nodes") or doc.listed("compute_config", "worker_nodes"))
+def _describe_owner(group: str) -> str:
+    """Return whose an API group is, as it follows a kind; empty where the kind says all."""
+    if "volcano" in group:
+        return " of Volcano"
+    return " of Kubernetes" if group == "batch" else ""
 
 
-def _is_submitit(doc: Doc) -> bool:
-    return "submitit" in f"{doc.at('_target_')} {doc.at('defaults')}"
+def _is_compute(doc: PlatformDocument) -> bool:
+    return bool(doc.sequence("worker_nodes") or doc.sequence("compute_config", "worker_nodes"))
 
 
-def _is_task(doc: Doc) -> bool:
+def _is_submitit(doc: PlatformDocument) -> bool:
+    return "submitit" in f"{doc.get_value('_target_')} {doc.get_value('defaults')}"
+
+
+def _is_task(doc: PlatformDocument) -> bool:
     resources = doc.mapping("resources")
-    beside = {"resources", "num_nodes", "setup", "workdir", "file_mounts", "envs"}
-    runs = isinstance(doc.at("run"), str) and bool(beside & set(doc.mapping()))
+    task_keys = {"resources", "num_nodes", "setup", "workdir", "file_mounts", "envs"}
+    runs = isinstance(doc.get_value("run"), str) and bool(task_keys & set(doc.mapping()))
     return runs or bool({"accelerators", "use_spot"} & set(resources))
 
 
-_KINDS: tuple[tuple[Callable[[Doc], bool], str, pods.Read], ...] = (
+_KINDS: tuple[tuple[Callable[[PlatformDocument], bool], str, pods.Read], ...] = (
     (
         lambda doc: bool(doc.mapping("available_node_types")),
         "a file for `ray up`",
@@ -178,12 +209,12 @@ _KINDS: tuple[tuple[Callable[[Doc], bool], str, pods.Read], ...] = (
     (_is_compute, "a job or a compute configuration of Anyscale", schedulers.anyscale),
     (pods.is_helm_values, "the values of KubeRay's Helm chart", pods.helm_values),
     (
-        lambda doc: doc.at("type") == "task" and bool(doc.listed("commands")),
+        lambda doc: doc.get_value("type") == "task" and bool(doc.sequence("commands")),
         "a task of dstack",
         schedulers.dstack,
     ),
     (
-        lambda doc: bool(doc.mapping("searcher")) and bool(doc.at("entrypoint")),
+        lambda doc: bool(doc.mapping("searcher")) and bool(doc.get_value("entrypoint")),
         "an experiment of Determined",
         schedulers.determined,
     ),
@@ -192,16 +223,18 @@ _KINDS: tuple[tuple[Callable[[Doc], bool], str, pods.Read], ...] = (
 )
 
 
-def _is_of_ray(doc: Doc) -> bool:
+def _is_of_ray(doc: PlatformDocument) -> bool:
     is_ray_up = "available_node_types" in doc.mapping()
-    return is_ray_up or str(doc.at("kind") or "").startswith("Ray") or pods.is_helm_values(doc)
+    return (
+        is_ray_up or str(doc.get_value("kind") or "").startswith("Ray") or pods.is_helm_values(doc)
+    )
 
 
-def _name(doc: Doc) -> str:
+def _name_document(doc: PlatformDocument) -> str:
     """Return what a document is that holds no job; empty if that is not known."""
     keys = set(doc.mapping())
-    if doc.at("kind") and doc.at("apiVersion"):
-        return f"a {doc.at('kind')} ({doc.at('apiVersion')})"
+    if doc.get_value("kind") and doc.get_value("apiVersion"):
+        return f"a {doc.get_value('kind')} ({doc.get_value('apiVersion')})"
     if "jobs" in keys and keys & {"on", "name"} and ("on" in keys or True in keys):
         return "a workflow of GitHub"
     if "services" in keys:
@@ -209,7 +242,7 @@ def _name(doc: Doc) -> str:
     return "a template of CloudFormation" if "AWSTemplateFormatVersion" in keys else ""
 
 
-def _documents(text: str) -> Iterator[tuple[int, str]]:
+def _split_documents(text: str) -> Iterator[tuple[int, str]]:
     """Yield the documents of a YAML file, with the lines before each."""
     lines, begin = text.splitlines(keepends=True), 0
     for number, line in enumerate([*lines, "---\n"]):

@@ -22,7 +22,7 @@ from pydantic import (
 from chaos.errors import UsageError
 from chaos.preflight.market import FiniteRecord, Market
 from chaos.preflight.settings import RaySettings, Settings, TorchrunSettings
-from chaos.scenario_file.messages import nearest
+from chaos.scenario_file.messages import find_nearest
 
 PARTS = ("detect_s", "teardown_s", "schedule_s", "start_s", "restore_s")
 COSTS_IN_WORDS = {  # the costs that may be given as a range
@@ -84,7 +84,7 @@ class Costs(FiniteRecord):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_restart_or_its_parts(cls, value: Any) -> Any:  # noqa: ANN401 (whatever was given)
+    def _merge_restart_cost(cls, value: Any) -> Any:  # noqa: ANN401 (whatever was given)
         if not isinstance(value, dict) or "restart_s" not in value:
             return value
         parts = [name for name in PARTS if name in value]
@@ -139,7 +139,7 @@ class JobShape(FiniteRecord):
     )
 
     @model_validator(mode="after")
-    def _has_room_below(self) -> Self:
+    def _check_node_limits(self) -> Self:
         if self.min_nodes is not None and self.min_nodes >= self.nodes:
             raise ValueError("job.min_nodes must be below job.nodes")
         if self.on_demand_nodes >= self.nodes:
@@ -152,12 +152,12 @@ class JobShape(FiniteRecord):
         return self.nodes + self.spare_nodes
 
     @property
-    def exposed(self) -> int:
+    def losable_nodes(self) -> int:
         """The nodes in use of which any may be lost."""
         return self.nodes - self.on_demand_nodes
 
     @property
-    def at_risk(self) -> int:
+    def spot_nodes(self) -> int:
         """The nodes that are held on the market."""
         return self.pool - self.on_demand_nodes
 
@@ -189,7 +189,7 @@ class Question(FiniteRecord):
     goal: Goal = Goal()
 
     @model_validator(mode="after")
-    def _ranges_of_costs(self) -> Self:
+    def _check_cost_ranges(self) -> Self:
         for name, pair in self.between.items():
             if name not in COSTS_IN_WORDS:
                 raise ValueError(f"between.{name}: known are {', '.join(COSTS_IN_WORDS)}")
@@ -198,7 +198,7 @@ class Question(FiniteRecord):
         return self
 
     @property
-    def known_costs(self) -> Costs:
+    def required_costs(self) -> Costs:
         """The costs of a question that has them."""
         assert self.costs is not None
         return self.costs
@@ -218,40 +218,40 @@ class Question(FiniteRecord):
     @property
     def interval_s(self) -> float:
         """The seconds of training between two checkpoints, without the checkpoint itself."""
-        return self.job.checkpoint_every_steps * self.known_costs.step_s
+        return self.job.checkpoint_every_steps * self.required_costs.step_s
 
     @property
     def stop_s(self) -> float:
         """The seconds that training stands still for one checkpoint."""
-        return self.known_costs.save_s + self.known_costs.upload_s - self.behind_s
+        return self.required_costs.save_s + self.required_costs.upload_s - self.commit_delay_s
 
     @property
-    def behind_s(self) -> float:
+    def commit_delay_s(self) -> float:
         """The seconds from then until it is committed, if no other upload is waiting."""
         is_sync = self.settings.checkpoint_upload_mode == "sync"
-        return 0.0 if is_sync else self.known_costs.upload_s
+        return 0.0 if is_sync else self.required_costs.upload_s
 
     @property
     def shortest_steps(self) -> int:
         """The shortest interval, in steps, at which Ray's one upload thread keeps up with saves."""
         if self.settings.checkpoint_upload_mode != "async":
             return 1
-        least = math.ceil((self.behind_s - self.stop_s) / self.known_costs.step_s)
-        return min(self.job.steps, max(1, least))
+        min_steps = math.ceil((self.commit_delay_s - self.stop_s) / self.required_costs.step_s)
+        return min(self.job.steps, max(1, min_steps))
 
     @property
     def notice_save_s(self) -> float:
         """The longest time of a save on notice: poll, step, save, upload."""
-        costs = self.known_costs
+        costs = self.required_costs
         return self.settings.preemption_poll_s + costs.step_s + costs.save_s + costs.upload_s
 
     @property
     def work_s(self) -> float:
         """The seconds of the whole training on all nodes, without checkpoints and losses."""
-        return self.job.steps * self.known_costs.step_s
+        return self.job.steps * self.required_costs.step_s
 
 
-def with_ranges(plain: dict[str, Any]) -> dict[str, Any]:
+def split_ranges(plain: dict[str, Any]) -> dict[str, Any]:
     """Return a question's plain form with each cost that is a list at its last value.
 
     The lists stand in `between`. Raises `UsageError` for one that is no range.
@@ -268,7 +268,7 @@ def with_ranges(plain: dict[str, Any]) -> dict[str, Any]:
         ends = [end for end in pair if isinstance(end, int | float) and not isinstance(end, bool)]
         if len(pair) != 2 or len(ends) != 2 or not 0 <= ends[0] < ends[1]:  # noqa: PLR2004
             text = f"costs.{name} is one number, or a range with its lower end first: [60, 900]"
-            raise UsageError(f"{text}; got {json.dumps(pair)}", place="the question")
+            raise UsageError(f"{text}; got {json.dumps(pair)}", location="the question")
     if not pairs:
         return plain
     dearest = {name: pair[-1] for name, pair in pairs.items()}
@@ -278,19 +278,19 @@ def with_ranges(plain: dict[str, Any]) -> dict[str, Any]:
 # -- changed values -----------------------------------------------------------------------------
 
 
-def changed(question: Question, values: Mapping[str, Any]) -> Question:
+def change_question(question: Question, values: Mapping[str, Any]) -> Question:
     """Return the question with these values; raises `UsageError` for an impossible one."""
     plain: dict[str, Any] = question.model_dump(mode="json")
-    for place, value in values.items():
-        _put(plain, place, value)
+    for key, value in values.items():
+        _set_value(plain, key, value)
     try:
-        return Question.model_validate_json(json.dumps(with_ranges(plain)))
+        return Question.model_validate_json(json.dumps(split_ranges(plain)))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        location = ".".join(str(part) for part in first["loc"])
         text = str(first["msg"]).removeprefix("Value error, ")
-        told = f"{where}: {text}" if where else text
-        raise UsageError(told, place="the question") from None
+        problem = f"{location}: {text}" if location else text
+        raise UsageError(problem, location="the question") from None
 
 
 #: the places of all budgets of retries
@@ -299,42 +299,46 @@ BUDGETS = frozenset(
 )
 
 
-def without_limits(question: Question) -> Question:
+def remove_limits(question: Question) -> Question:
     """Return the question with unlimited retries."""
-    places = (f"settings.{name}" for name in question.settings.budgets)
-    return changed(question, dict.fromkeys(places, -1))
+    keys = (f"settings.{name}" for name in question.settings.budgets)
+    return change_question(question, dict.fromkeys(keys, -1))
 
 
-def value_at(plain: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401 (a plain value)
+def find_value(plain: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401 (a plain value)
     """Return the value of a question's plain form at a place (`job.nodes`)."""
     node: Any = plain
-    for part in place.split("."):
+    for part in key.split("."):
         node = node[part]
     return node
 
 
-def _put(plain: dict[str, Any], place: str, value: Any) -> None:  # noqa: ANN401
-    _forget_ranges(plain["between"], place)
-    if place == "costs.restart_s" and isinstance(plain["costs"], dict):
+def _set_value(plain: dict[str, Any], key: str, value: Any) -> None:  # noqa: ANN401
+    _forget_ranges(plain["between"], key)
+    if key == "costs.restart_s" and isinstance(plain["costs"], dict):
         plain["costs"] = {k: v for k, v in plain["costs"].items() if k not in PARTS}
         plain["costs"]["restart_s"] = value
         return
-    *path, last = place.split(".")
+    *path, final_name = key.split(".")
     node: Any = plain
     for part in path:
         node = node.get(part) if isinstance(node, dict) else None
-    if not isinstance(node, dict) or last not in node:
-        known = [*(node if isinstance(node, dict) else plain)]
-        near = nearest(last, known)
-        hint = f"Did you mean {near}?" if near else f"Known there: {', '.join(known)}."
-        raise UsageError(f"there is no value {place}", hint)
-    node[last] = copy.deepcopy(value)  # a later value below it must not change the caller's
+    if not isinstance(node, dict) or final_name not in node:
+        names = [*(node if isinstance(node, dict) else plain)]
+        suggestion = find_nearest(final_name, names)
+        hint = f"Did you mean {suggestion}?" if suggestion else f"Known there: {', '.join(names)}."
+        raise UsageError(f"there is no value {key}", hint)
+    node[final_name] = copy.deepcopy(value)  # a later value below it must not change the caller's
 
 
-def _forget_ranges(between: dict[str, Any], place: str) -> None:
+def _forget_ranges(between: dict[str, Any], key: str) -> None:
     """Remove the ranges of costs that a value replaces."""
-    name = place.removeprefix("costs.")
-    replaced = {name, *(["restart_s"] if name in PARTS else PARTS if name == "restart_s" else [])}
-    for one in [*between]:
-        if one in replaced or place == "costs":
-            del between[one]
+    name = key.removeprefix("costs.")
+    replaced = {name}
+    if name in PARTS:
+        replaced.add("restart_s")
+    elif name == "restart_s":
+        replaced.update(PARTS)
+    for range_name in [*between]:
+        if range_name in replaced or key == "costs":
+            del between[range_name]

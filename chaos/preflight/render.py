@@ -11,27 +11,32 @@ from rich.console import RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from chaos.preflight.advice import Advice, Counsel
+from chaos.preflight.advice import Advice, SettingsAdvice
 from chaos.preflight.answer import Answer
 from chaos.preflight.estimate import (
     Estimate,
-    Spread,
-    in_hours,
-    in_percent,
-    in_s,
-    in_shares,
-    unit_of,
+    Quantiles,
+    choose_time_unit,
+    format_hours,
+    format_percent,
+    format_price_share,
+    format_seconds,
 )
-from chaos.preflight.forecast import Forecast, on_demand_s
-from chaos.preflight.market import in_words
+from chaos.preflight.forecast import Forecast, find_reference_node_s
+from chaos.preflight.market import describe_trace_nodes
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import RuleFinding
 from chaos.preflight.validation import FigureComparison, Validation
 from chaos.preflight.verdict import Word
-from chaos.report.markdown import table as markdown_table
+from chaos.report.markdown import build_table_lines as markdown_table
 from chaos.report.outcome import Tone
-from chaos.report.screen import bare_table, labelled, numbers, on_one_line
-from chaos.words import begun
+from chaos.report.screen import (
+    build_bare_table,
+    build_labelled_table,
+    build_number_columns,
+    join_lines,
+)
+from chaos.wording import capitalize_first
 
 SHOWN = 5
 ENDLESS = (
@@ -41,7 +46,7 @@ ENDLESS = (
 LEAST_SHOWN = 0.0005
 
 
-class Look(NamedTuple):
+class VerdictStyle(NamedTuple):
     """The signs of a verdict: in a terminal and on a page, and in Markdown."""
 
     mark: str
@@ -50,23 +55,23 @@ class Look(NamedTuple):
     emoji: str
 
 
-LOOKS: dict[Word, Look] = {
-    "go": Look("✓", "green", "good", "✅"),
-    "go with changes": Look("!", "yellow", "open", "⚠️"),
-    "no-go": Look("✗", "bold red", "bad", "❌"),
-    "cannot tell": Look("?", "bold blue", "calm", "❔"),
+LOOKS: dict[Word, VerdictStyle] = {
+    "go": VerdictStyle("✓", "green", "good", "✅"),
+    "go with changes": VerdictStyle("!", "yellow", "open", "⚠️"),
+    "no-go": VerdictStyle("✗", "bold red", "bad", "❌"),
+    "cannot tell": VerdictStyle("?", "bold blue", "calm", "❔"),
 }
 _WEIGHTS = {"stops": ("✗", "red"), "costs": ("!", "yellow"), "advice": ("·", "dim")}
 
 
-def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
+def format_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
     """Return the verdict, its figures, the findings, the changes, and the evidence."""
-    look = LOOKS[answer.word]
+    verdict_style = LOOKS[answer.word]
     lines: list[RenderableType] = [
-        Text(f"{look.mark} {answer.word}: {answer.why}", style=look.style),
+        Text(f"{verdict_style.mark} {answer.word}: {answer.why}", style=verdict_style.style),
         *([Text(answer.would_take)] if answer.would_take else []),
         Text(""),
-        *_by_reading(answer),
+        *_reading_lines(answer),
     ]
     if answer.forecast is not None:
         lines += [_figures(answer), *(Text(note, style="dim") for note in figure_notes(answer))]
@@ -77,9 +82,9 @@ def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
         lines += [*_advice(answer.counsel), Text("")]
     if answer.changes:
         lines += [*_changes(answer), Text("")]
-    for held in answer.validation:
-        lines += [*_validation(held), Text("")]
-    lines.append(labelled(_tail(answer, page)))
+    for validation in answer.validation:
+        lines += [*_validation(validation), Text("")]
+    lines.append(build_labelled_table(_tail(answer, page)))
     return Lines(*lines)
 
 
@@ -88,14 +93,14 @@ def as_read(answer: Answer) -> str:
     return f"{answer.read_as}: {answer.word}: {answer.why}"
 
 
-def _by_reading(answer: Answer) -> Iterator[RenderableType]:
+def _reading_lines(answer: Answer) -> Iterator[RenderableType]:
     """Yield the answers by each way to read a trace: with all figures where they differ."""
     if answer.depends:
-        for one in answer.readings:
-            yield Text(as_read(one), style=LOOKS[one.word].style)
-            yield _figures(one)
-            own = own_findings(one, answer)
-            yield from [_findings(own)] if own else []
+        for reading in answer.readings:
+            yield Text(as_read(reading), style=LOOKS[reading.word].style)
+            yield _figures(reading)
+            extra_findings = own_findings(reading, answer)
+            yield from [_findings(extra_findings)] if extra_findings else []
             yield Text("")
     elif answer.readings:
         head, *columns = READINGS_HEAD
@@ -115,7 +120,7 @@ def _figures(answer: Answer) -> Table:
     return table
 
 
-def where_time_goes(seen: Forecast) -> str:
+def describe_time_use(forecast: Forecast) -> str:
     """Return the ledger in one line, the largest part first, without empty parts."""
     words = {
         "useful": "training",
@@ -125,20 +130,20 @@ def where_time_goes(seen: Forecast) -> str:
         "wait": "waiting for nodes",
         "shrunk": "fewer nodes",
     }
-    parts = sorted(seen.ledger.items(), key=lambda part: -part[1])
+    parts = sorted(forecast.ledger.items(), key=lambda part: -part[1])
     return ", ".join(f"{words[name]} {share:.1%}" for name, share in parts if share >= LEAST_SHOWN)
 
 
-def _validation(held: Validation) -> Iterator[RenderableType]:
-    yield Text(f"compared with {held.what}", style="bold")
+def _validation(validation: Validation) -> Iterator[RenderableType]:
+    yield Text(f"compared with {validation.what}", style="bold")
     table = _table("", "predicted", "measured", "off by", "inside")
-    for row in held.rows:
+    for row in validation.rows:
         name, *cells = _compared_cells(row)
         mark, style = ("✓", "") if row.agrees else ("✗", "yellow")
         inside = "" if row.inside is None else f"{row.inside:.0%}"
         table.add_row(Text(f"{mark} {name}", style=style), *cells, inside)
     yield table
-    for note in held.notes:
+    for note in validation.notes:
         yield Text(note, style="yellow")
 
 
@@ -154,29 +159,32 @@ def interval(estimate: Estimate) -> str:
 
 def _findings(findings: Sequence[RuleFinding]) -> Table:
     marks = [(*_WEIGHTS[finding.weight], finding) for finding in findings]
-    return labelled((f"{mark} {one.rule}", style, one.text) for mark, style, one in marks)
+    return build_labelled_table(
+        (f"{mark} {rule_finding.rule}", style, rule_finding.text)
+        for mark, style, rule_finding in marks
+    )
 
 
-def _advice(counsel: Counsel) -> Iterator[RenderableType]:
-    shown = [one for one in counsel.settings if one.is_worth_it][:SHOWN]
-    if shown:
-        yield _gains("change", shown)
+def _advice(counsel: SettingsAdvice) -> Iterator[RenderableType]:
+    worthwhile = [advice for advice in counsel.settings if advice.is_worth_it][:SHOWN]
+    if worthwhile:
+        yield _gains("change", worthwhile)
     if counsel.levers:
-        if shown:
+        if worthwhile:
             yield Text("")
         yield _gains("what a cost is worth", counsel.levers[:3])
-    if shown or counsel.levers:
+    if worthwhile or counsel.levers:
         yield Text(ENDLESS, style="dim")
 
 
 def _changes(answer: Answer) -> Iterator[RenderableType]:
     """Yield the line to paste, whole, and the steps that remain beside it."""
     yield Text(changes_head(answer), style="bold")
-    yield Text(pasted(answer.changes))
+    yield Text(format_set_options(answer.changes))
     if answer.new_findings:
         yield _findings(answer.new_findings)
     if answer.by_hand:
-        yield Text(f"to mend by hand: {', '.join(one.rule for one in answer.by_hand)}")
+        yield Text(f"to mend by hand: {', '.join(finding.rule for finding in answer.by_hand)}")
 
 
 def changes_head(answer: Answer) -> str:
@@ -188,15 +196,19 @@ def changes_head(answer: Answer) -> str:
 
 def _gains(head: str, rows: Sequence[Advice]) -> Table:
     table = _table(head, "goals met", "goodput", "cost")
-    for one in rows:
-        table.add_row(Text(one.what), *(text for text, _ in gain_cells(one)))
+    for advice in rows:
+        table.add_row(Text(advice.what), *(text for text, _ in gain_cells(advice)))
     return table
 
 
-def gain_cells(one: Advice) -> tuple[tuple[str, str], ...]:
+def gain_cells(advice: Advice) -> tuple[tuple[str, str], ...]:
     """Return the gains in goals met, goodput and cost, each with the range of its interval."""
-    cost = ("not known", "") if one.cost is None else _gain_cell(one.cost, _cost_unit(one.cost))
-    return _gain_cell(one.chance), _gain_cell(one.goodput), cost
+    cost = (
+        ("not known", "")
+        if advice.cost is None
+        else _gain_cell(advice.cost, _cost_unit(advice.cost))
+    )
+    return _gain_cell(advice.chance), _gain_cell(advice.goodput), cost
 
 
 def _cost_unit(gain: Estimate) -> Literal["pt", "times"]:
@@ -216,14 +228,17 @@ def _gain_cell(gain: Estimate, unit: Literal["pt", "times"] = "pt") -> tuple[str
 
 
 def _tail(answer: Answer, page: str | None) -> Iterator[tuple[str, str, str]]:
-    seen, curve = answer.forecast, answer.curve
-    if seen is not None:
-        yield "time goes", "dim", where_time_goes(seen)
+    forecast, curve = answer.forecast, answer.curve
+    if forecast is not None:
+        yield "time goes", "dim", describe_time_use(forecast)
     if curve is not None:
         low, high = curve.flat_s
-        text = f"any interval from {in_s(low)} to {in_s(high)} is within 1 pt of the best"
+        text = (
+            f"any interval from {format_seconds(low)} to {format_seconds(high)} is within 1 pt of "
+            "the best"
+        )
         if low == high:
-            text = f"of those tried, only {in_s(low)} is within 1 pt of the best"
+            text = f"of those tried, only {format_seconds(low)} is within 1 pt of the best"
         yield "interval", "dim", text
     if (goals := border(answer)) is not None:
         yield "border", "dim", goals
@@ -236,18 +251,24 @@ def _tail(answer: Answer, page: str | None) -> Iterator[tuple[str, str, str]]:
 
 def simulated_runs(answer: Answer) -> int | None:
     """Return the runs that the figures are from; None without figures."""
-    seen = next((a.forecast for a in (answer, *answer.readings) if a.forecast is not None), None)
-    return None if seen is None else seen.runs
+    forecast = next(
+        (a.forecast for a in (answer, *answer.readings) if a.forecast is not None), None
+    )
+    return None if forecast is None else forecast.runs
 
 
 def _ground(answer: Answer) -> Iterator[tuple[str, str, str]]:
     market, costs = answer.question.market, answer.question.costs
-    for one in trace_in_words(answer):
-        yield "trace", "dim", one
-    every = ""
+    for trace_note in describe_trace_readings(answer):
+        yield "trace", "dim", trace_note
+    loss_interval = ""
     if answer.loss_every_s is not None:
-        every = f", a loss for the job every {in_s(answer.loss_every_s)}"
-    yield "market", "dim", f"{market.name}: {market.mtbf_h:.1f} h per node{every} ({market.source})"
+        loss_interval = f", a loss for the job every {format_seconds(answer.loss_every_s)}"
+    yield (
+        "market",
+        "dim",
+        f"{market.name}: {market.mtbf_h:.1f} h per node{loss_interval} ({market.source})",
+    )
     if costs is not None:
         yield "costs", "dim", costs.source
     if answer.ignored:
@@ -256,9 +277,11 @@ def _ground(answer: Answer) -> Iterator[tuple[str, str, str]]:
         yield "note", "yellow", note
 
 
-def pasted(changes: dict[str, Any]) -> str:
+def format_set_options(changes: dict[str, Any]) -> str:
     """Return changes in the form of the command line: one line, even a long one."""
-    return " \\\n".join(f"--set {shlex.quote(f'{at}={_value(to)}')}" for at, to in changes.items())
+    return " \\\n".join(
+        f"--set {shlex.quote(f'{key}={_value(value)}')}" for key, value in changes.items()
+    )
 
 
 def _value(value: object) -> str:
@@ -266,7 +289,7 @@ def _value(value: object) -> str:
 
 
 def _table(head: str, *columns: str) -> Table:
-    return bare_table(Column(head, overflow="fold"), *numbers(*columns))
+    return build_bare_table(Column(head, overflow="fold"), *build_number_columns(*columns))
 
 
 # -- Markdown -----------------------------------------------------------------------------------
@@ -285,63 +308,67 @@ def _paragraphs(answer: Answer) -> Iterator[str]:
         f"{_cell(answer.why)}."
     )
     if answer.would_take:
-        yield f"{_cell(begun(answer.would_take))}."
+        yield f"{_cell(capitalize_first(answer.would_take))}."
     yield from _readings(answer)
     if answer.forecast is not None:
-        yield _table_of(("", "5 %", "50 %", "95 %"), [row[:4] for row in figure_rows(answer)])
-        yield "\n".join(_below_figures(answer, answer.forecast))
-    yield from _found("what is wrong", answer.findings)
+        yield _format_table(("", "5 %", "50 %", "95 %"), [row[:4] for row in figure_rows(answer)])
+        yield "\n".join(_describe_forecast(answer, answer.forecast))
+    yield from _findings_table("what is wrong", answer.findings)
     if answer.ignored:
         yield f"Ignored: {', '.join(answer.ignored)}."
     if answer.changes:
         yield f"{changes_head(answer).capitalize()}:"
-        yield f"```\n{pasted(answer.changes)}\n```"
-    yield from _found("to look at with the changes", answer.new_findings)
+        yield f"```\n{format_set_options(answer.changes)}\n```"
+    yield from _findings_table("to look at with the changes", answer.new_findings)
     if answer.by_hand:
-        yield f"To mend by hand: {', '.join(f'`{one.rule}`' for one in answer.by_hand)}."
-    for held in answer.validation:
-        yield f"Compared with {_cell(held.what)}:"
-        yield _comparison(held)
-    for note in (*trace_in_words(answer), *answer.notes):
+        yield f"To mend by hand: {', '.join(f'`{finding.rule}`' for finding in answer.by_hand)}."
+    for validation in answer.validation:
+        yield f"Compared with {_cell(validation.what)}:"
+        yield _comparison(validation)
+    for note in (*describe_trace_readings(answer), *answer.notes):
         yield f"Note: {_cell(note)}."
 
 
 def _readings(answer: Answer) -> Iterator[str]:
     if answer.depends:
-        for one in answer.readings:
-            yield f"{_cell(as_read(one))}."
-            yield _table_of(("", "5 %", "50 %", "95 %"), [row[:4] for row in figure_rows(one)])
-            yield from _found("what is wrong", own_findings(one, answer))
+        for reading in answer.readings:
+            yield f"{_cell(as_read(reading))}."
+            yield _format_table(
+                ("", "5 %", "50 %", "95 %"), [row[:4] for row in figure_rows(reading)]
+            )
+            yield from _findings_table("what is wrong", own_findings(reading, answer))
     elif answer.readings:
-        yield _table_of(READINGS_HEAD, readings_rows(answer))
+        yield _format_table(READINGS_HEAD, readings_rows(answer))
 
 
-def _below_figures(answer: Answer, seen: Forecast) -> Iterator[str]:
-    yield f"Time goes: {where_time_goes(seen)}. "
-    yield f"{seen.runs} simulated runs, seed {answer.effort.seed}."
+def _describe_forecast(answer: Answer, forecast: Forecast) -> Iterator[str]:
+    yield f"Time goes: {describe_time_use(forecast)}. "
+    yield f"{forecast.runs} simulated runs, seed {answer.effort.seed}."
     yield from (f"{note} " for note in figure_notes(answer))
     if (text := border(answer)) is not None:
-        yield f"{begun(text)}."
+        yield f"{capitalize_first(text)}."
 
 
-def _found(head: str, findings: Sequence[RuleFinding]) -> Iterator[str]:
+def _findings_table(head: str, findings: Sequence[RuleFinding]) -> Iterator[str]:
     if findings:
-        yield _table_of(("setting", head), [(f"`{one.rule}`", one.text) for one in findings])
+        yield _format_table(
+            ("setting", head), [(f"`{finding.rule}`", finding.text) for finding in findings]
+        )
 
 
-def _comparison(held: Validation) -> str:
-    marked = [("✅" if row.agrees else "❌", *_compared_cells(row)) for row in held.rows]
+def _comparison(validation: Validation) -> str:
+    marked = [("✅" if row.agrees else "❌", *_compared_cells(row)) for row in validation.rows]
     rows = [(f"{mark} {name}", *cells) for mark, name, *cells in marked]
-    return _table_of(("mean, 95 % interval", "predicted", "measured", "off by"), rows)
+    return _format_table(("mean, 95 % interval", "predicted", "measured", "off by"), rows)
 
 
-def _table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(markdown_table(head, ([_cell(text) for text in row] for row in rows)))
 
 
 def _cell(text: str) -> str:
     """Return text that neither ends a cell nor opens a tag."""
-    plain = on_one_line(text).replace("\\", "\\\\").replace("|", "\\|")
+    plain = join_lines(text).replace("\\", "\\\\").replace("|", "\\|")
     return plain.replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -359,10 +386,13 @@ def figure_rows(answer: Answer) -> tuple[Cells, ...]:
     if answer.forecast is None:
         return ()
     unit = finish_unit(answer.forecast)
-    before = _cells_by_name(answer.question, answer.forecast, unit)
-    after = None if answer.after is None else _cells_by_name(answer.question, answer.after, unit)
+    original_cells = _cells_by_name(answer.question, answer.forecast, unit)
+    changed_cells = (
+        None if answer.after is None else _cells_by_name(answer.question, answer.after, unit)
+    )
     return tuple(
-        (name, *cells, "-" if after is None else after[name][1]) for name, cells in before.items()
+        (name, *cells, "-" if changed_cells is None else changed_cells[name][1])
+        for name, cells in original_cells.items()
     )
 
 
@@ -376,58 +406,66 @@ def readings_rows(answer: Answer) -> tuple[tuple[str, ...], ...]:
     """
     return tuple(
         (
-            one.read_as + (", as below" if one.question == answer.question else ""),
-            one.word,
-            f"{min(chance.share for chance in one.forecast.meets.values()):.1%}",
-            f"{one.forecast.mean_goodput:.1%}",
-            f"{one.forecast.ledger['wait']:.1%}",
+            reading.read_as + (", as below" if reading.question == answer.question else ""),
+            reading.word,
+            f"{min(chance.share for chance in reading.forecast.meets.values()):.1%}",
+            f"{reading.forecast.mean_goodput:.1%}",
+            f"{reading.forecast.ledger['wait']:.1%}",
         )
-        for one in answer.readings
-        if one.forecast is not None
+        for reading in answer.readings
+        if reading.forecast is not None
     )
 
 
-def own_findings(one: Answer, answer: Answer) -> tuple[RuleFinding, ...]:
+def own_findings(reading: Answer, answer: Answer) -> tuple[RuleFinding, ...]:
     """Return the findings by one way to read a trace that are not among those by both."""
-    return tuple(finding for finding in one.findings if finding not in answer.findings)
+    return tuple(finding for finding in reading.findings if finding not in answer.findings)
 
 
-def trace_in_words(answer: Answer) -> tuple[str, ...]:
+def describe_trace_readings(answer: Answer) -> tuple[str, ...]:
     """Return in words how the nodes of a trace are read: both ways, where none was chosen."""
-    asked = [one.question for one in answer.readings or (answer,)]
-    words = (in_words(question.market, question.job.pool) for question in asked)
-    return tuple(dict.fromkeys(one for one in words if one is not None))
+    questions = [description.question for description in answer.readings or (answer,)]
+    words = (describe_trace_nodes(question.market, question.job.pool) for question in questions)
+    return tuple(dict.fromkeys(description for description in words if description is not None))
 
 
 def _cells_by_name(
-    question: Question, seen: Forecast, finish_unit: tuple[str, float]
+    question: Question, forecast: Forecast, finish_unit: tuple[str, float]
 ) -> dict[str, tuple[str, str, str]]:
-    unit, each = finish_unit
-    never = "never" if seen.watched_h is None else f"> {seen.watched_h * each:.0f}"
-    least = "≥ " if seen.cut_off.share >= MANY_CUT_OFF else ""
+    unit, units_per_hour = finish_unit
+    unseen_text = (
+        "never" if forecast.watched_h is None else f"> {forecast.watched_h * units_per_hour:.0f}"
+    )
+    prefix = "≥ " if forecast.cut_off.share >= MANY_CUT_OFF else ""
     cells = {
-        "goodput": _spread_cells(seen.goodput, "{:.1%}"),
-        f"finishes after, {unit}": _spread_cells(seen.finish_h, "{:.1f}", each, unseen=never),
-        "restarts": _spread_cells(seen.restarts, f"{least}{{:.0f}}"),
-        "steps done again": _spread_cells(seen.lost_steps, f"{least}{{:,.0f}}"),
-        "cost, of on-demand": _spread_cells(seen.cost, in_shares),
+        "goodput": _spread_cells(forecast.goodput, "{:.1%}"),
+        f"finishes after, {unit}": _spread_cells(
+            forecast.finish_h, "{:.1f}", units_per_hour, unseen=unseen_text
+        ),
+        "restarts": _spread_cells(forecast.restarts, f"{prefix}{{:.0f}}"),
+        "steps done again": _spread_cells(forecast.lost_steps, f"{prefix}{{:,.0f}}"),
+        "cost, of on-demand": _spread_cells(forecast.cost, format_price_share),
     }
-    if (price := on_demand_price(question)) is not None:
-        name = f"cost, {question.known_costs.currency}"
-        cells[name] = _spread_cells(seen.cost, "{:,.0f}", price)
-    shares = {f"meets: {name}": chance for name, chance in seen.meets.items()}
-    for name, of in {**shares, "retries run out": seen.spent}.items():
-        cells[name] = f"{of.low:.1%}", f"{of.share:.1%}", f"{of.high:.1%}"
+    if (price := find_reference_price(question)) is not None:
+        name = f"cost, {question.required_costs.currency}"
+        cells[name] = _spread_cells(forecast.cost, "{:,.0f}", price)
+    shares = {f"meets: {name}": chance for name, chance in forecast.meets.items()}
+    for name, share_interval in {**shares, "retries run out": forecast.spent}.items():
+        cells[name] = (
+            f"{share_interval.low:.1%}",
+            f"{share_interval.share:.1%}",
+            f"{share_interval.high:.1%}",
+        )
     return cells
 
 
 def _spread_cells(
-    spread: Spread, form: str | Callable[[float], str], times: float = 1.0, *, unseen: str = "-"
+    spread: Quantiles, form: str | Callable[[float], str], times: float = 1.0, *, unseen: str = "-"
 ) -> tuple[str, str, str]:
     """Return the figures, `unseen` for one that is infinite."""
-    say = form.format if isinstance(form, str) else form
+    format_value = form.format if isinstance(form, str) else form
     low, middle, high = (
-        say(value * times) if math.isfinite(value) else unseen
+        format_value(value * times) if math.isfinite(value) else unseen
         for value in (spread.low, spread.middle, spread.high)
     )
     return low, middle, high
@@ -435,22 +473,22 @@ def _spread_cells(
 
 def figure_notes(answer: Answer) -> tuple[str, ...]:
     """Return notes for reading the figures, a sentence each."""
-    seen, notes = answer.forecast, []
-    if seen is None:
+    forecast, notes = answer.forecast, []
+    if forecast is None:
         return ()
-    if seen.watched_h is not None:
+    if forecast.watched_h is not None:
         notes.append(
-            f"Runs that had not ended after {in_hours(seen.watched_h)} were cut off there, "
-            f"{seen.cut_off.share:.1%} of them; what is counted up to there is marked ≥."
+            f"Runs that had not ended after {format_hours(forecast.watched_h)} were cut off there, "
+            f"{forecast.cut_off.share:.1%} of them; what is counted up to there is marked ≥."
         )
-    if seen.cost.high > 1 or seen.finishes.share < 1:
+    if forecast.cost.high > 1 or forecast.finishes.share < 1:
         notes.append(
             "Cost is the price of a run over that of the same training on on-demand nodes; where "
             "a run does not finish, over that of the part of the work that it did: above 100 %, "
             "or in times, it is dearer than on demand."
         )
-    if (price := on_demand_price(answer.question)) is not None:
-        costs = answer.question.known_costs
+    if (price := find_reference_price(answer.question)) is not None:
+        costs = answer.question.required_costs
         notes.append(
             f"On demand the training costs {costs.currency} {price:,.0f}, at "
             f"{costs.price_per_node_hour:g} per node-hour."
@@ -460,33 +498,38 @@ def figure_notes(answer: Answer) -> tuple[str, ...]:
 
 def border(answer: Answer) -> str | None:
     """Return the strictest goals that would still be met, if all are; None if one is not."""
-    seen, need = answer.promised, answer.question.goal.confidence
-    if seen is None:
+    forecast, need = answer.promised, answer.question.goal.confidence
+    if forecast is None:
         return None
-    changes = "with the changes " if seen is answer.after else ""
+    changes = "with the changes " if forecast is answer.after else ""
     return (
-        f"{changes}a deadline below {in_hours(seen.borders['deadline'])}, a budget below "
-        f"{in_shares(seen.borders['budget'])} of on-demand or a goodput above "
-        f"{seen.borders['goodput']:.1%} would be missed by more than {in_percent(1 - need)} of runs"
+        f"{changes}a deadline below {format_hours(forecast.borders['deadline'])}, a budget below "
+        f"{format_price_share(forecast.borders['budget'])} of on-demand or a goodput above "
+        f"{forecast.borders['goodput']:.1%} would be missed by more than "
+        f"{format_percent(1 - need)} of runs"
     )
 
 
-def on_demand_price(question: Question) -> float | None:
+def find_reference_price(question: Question) -> float | None:
     """Return the price of the whole training on on-demand nodes; None if no price is given."""
     costs = question.costs
     if costs is None or costs.price_per_node_hour is None:
         return None
-    return on_demand_s(question) / 3600 * costs.price_per_node_hour
+    return find_reference_node_s(question) / 3600 * costs.price_per_node_hour
 
 
-def finish_unit(seen: Forecast) -> tuple[str, float]:
+def finish_unit(forecast: Forecast) -> tuple[str, float]:
     """Return the unit of finish times, and its number per hour."""
-    known = (seen.finish_h.middle, seen.finish_h.low, seen.watched_h)
-    return unit_of(next((h for h in known if h is not None and math.isfinite(h)), 24.0))
+    candidates = (forecast.finish_h.middle, forecast.finish_h.low, forecast.watched_h)
+    return choose_time_unit(
+        next((h for h in candidates if h is not None and math.isfinite(h)), 24.0)
+    )
 
 
-def when(seen: Forecast, hours: float) -> str:
+def describe_finish_time(forecast: Forecast, hours: float) -> str:
     """Return the time at which a share of the runs is done; if not seen, the end of the watch."""
     if math.isfinite(hours):
-        return f"after {in_hours(hours)}"
-    return "never" if seen.watched_h is None else f"not within {in_hours(seen.watched_h)}"
+        return f"after {format_hours(hours)}"
+    return (
+        "never" if forecast.watched_h is None else f"not within {format_hours(forecast.watched_h)}"
+    )

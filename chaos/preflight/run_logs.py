@@ -24,7 +24,7 @@ SHORT_S = 1.0  # the times of many logs are whole seconds
 Kind: TypeAlias = Literal["step", "save", "restart", "notice", "group", "resume", "cancelled"]
 
 
-class Mark(NamedTuple):
+class LogMark(NamedTuple):
     """A line of a log that says something of the training."""
 
     line: int
@@ -42,7 +42,7 @@ class Mark(NamedTuple):
     epoch: int | None = None
 
 
-class Span(NamedTuple):
+class LogSpan(NamedTuple):
     """Seconds between two ends, which are one where it is known, and the line that shows it."""
 
     low: float
@@ -54,11 +54,11 @@ class Span(NamedTuple):
 class LoggedCosts:
     """The costs that a log shows; None for what is not in it."""
 
-    step_s: Span | None = None
-    save_s: Span | None = None
-    restart_s: Span | None = None
+    step_s: LogSpan | None = None
+    save_s: LogSpan | None = None
+    restart_s: LogSpan | None = None
     steps: int | None = None
-    every: int | None = None
+    save_interval: int | None = None
     restarts: int = 0
     #: by whose words a restart, or a group, is in it
     launcher: Launcher | None = None
@@ -74,29 +74,29 @@ _CLOCK = re.compile(r"^\W{0,2}(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?\b")
 _HEAD = 120  # characters of a line in which its time stands
 
 
-def _written_s(text: str) -> float | None:
+def _parse_time_s(text: str) -> float | None:
     """Return the time of a line in seconds, on a clock of its own form; None without one."""
     head = text[:_HEAD]
-    if (found := _YEAR_FIRST.search(head)) is not None:
-        return _moment_s(*found.groups())
-    if (found := _MONTH_FIRST.search(head)) is not None:
-        month, day, year, *clock = found.groups()
+    if (match := _YEAR_FIRST.search(head)) is not None:
+        return _moment_s(*match.groups())
+    if (match := _MONTH_FIRST.search(head)) is not None:
+        month, day, year, *clock = match.groups()
         return _moment_s(year, month, day, *clock)
-    if (found := _GLOG.search(head)) is not None:
-        return _moment_s("2000", *found.groups())
-    if (found := _CLOCK.search(head)) is not None:
-        return _moment_s("2000", "01", "01", *found.groups())
+    if (match := _GLOG.search(head)) is not None:
+        return _moment_s("2000", *match.groups())
+    if (match := _CLOCK.search(head)) is not None:
+        return _moment_s("2000", "01", "01", *match.groups())
     return None
 
 
 def _moment_s(*parts: str | None) -> float | None:
-    year, month, day, hour, minute, second, part = (*parts, None)[:7]
+    year, month, day, hour, minute, second, fraction = (*parts, None)[:7]
     written = f"{year}-{month}-{day}T{hour}:{minute}:{second}"
     try:
-        whole = datetime.fromisoformat(written) - datetime.fromisoformat("2000-01-01")
+        elapsed = datetime.fromisoformat(written) - datetime.fromisoformat("2000-01-01")
     except ValueError:
         return None
-    return whole / timedelta(seconds=1) + float(f"0.{part or 0}")
+    return elapsed / timedelta(seconds=1) + float(f"0.{fraction or 0}")
 
 
 _STEP = re.compile(
@@ -114,7 +114,7 @@ EXAMPLE = re.compile(
     r"Time\s+[\d.]+ *\( *(\d+(?:\.\d+)?)\)|eta: .{1,400}?\btime: (\d+(?:\.\d+)?))"
 )
 # Names of bars of other loops than training.
-_OTHER = re.compile(
+_OTHER_LOOPS = re.compile(
     r"(?i)map|token|load|download|fetch|filter|eval|valid|test|predict|sav|generat|resolv|extract|"
     r"process|shard|read|import|sanity"
 )
@@ -147,7 +147,7 @@ _NOTICE = re.compile(r"CANCELLED AT \S+ DUE TO (?:PREEMPTION|NODE FAIL|TIME LIMI
 _GROUP = re.compile(
     r"Rendezvous complete for workers|Started training worker group of size \d|group_world_size=\d"
 )
-_SAID: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+_EVENT_PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("group", _GROUP),
     ("restart", _RESTART),
     ("notice", _NOTICE),
@@ -157,12 +157,12 @@ _SAID: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 )
 
 
-def marks_of(text: str) -> Iterator[Mark]:
+def parse_marks(text: str) -> Iterator[LogMark]:
     """Yield what the lines of a log say, in order; a bar writes over its own line."""
     last_s, days = 0.0, 0
     for number, line in enumerate(text.split("\n"), 1):
         for part in _ESCAPES.sub("", line).split("\r"):
-            at_s = _written_s(part)
+            at_s = _parse_time_s(part)
             if at_s is not None:
                 # A clock without a date begins anew at midnight.
                 days += at_s < DAY_S and last_s - (at_s + days * DAY_S) > DAY_S / 2
@@ -170,231 +170,268 @@ def marks_of(text: str) -> Iterator[Mark]:
                 last_s = at_s
             bar = _BAR.search(part)
             if bar is not None:
-                found = _of_bar(number, at_s, bar), _said(number, at_s, part[bar.end() :])
+                marks = _parse_bar(number, at_s, bar), _parse_event(number, at_s, part[bar.end() :])
             else:
-                said = _said(number, at_s, part)
-                found = said, None if said else _step(number, at_s, part)
-            yield from (mark for mark in found if mark is not None)
+                event_mark = _parse_event(number, at_s, part)
+                marks = event_mark, None if event_mark else _parse_step(number, at_s, part)
+            yield from (mark for mark in marks if mark is not None)
 
 
-def _said(line: int, at_s: float | None, text: str) -> Mark | None:
-    for kind, form in _SAID:
-        if form.search(text):
-            named = _STEP.search(text) if kind == "save" else None
-            return Mark(line, at_s, kind, _whole(named[1]) if named else None)
+def _parse_event(line: int, at_s: float | None, text: str) -> LogMark | None:
+    for kind, pattern in _EVENT_PATTERNS:
+        if pattern.search(text):
+            step_match = _STEP.search(text) if kind == "save" else None
+            return LogMark(line, at_s, kind, _parse_number(step_match[1]) if step_match else None)
     return None
 
 
-def _epoch(text: str) -> int | None:
-    found = _EPOCH.search(text)
-    return int(found[1]) if found is not None else None
+def _parse_epoch(text: str) -> int | None:
+    match = _EPOCH.search(text)
+    return int(match[1]) if match is not None else None
 
 
-def _whole(number: str) -> int:
+def _parse_number(number: str) -> int:
     return int(number.replace(",", ""))
 
 
-def _step(line: int, at_s: float | None, text: str) -> Mark | None:
-    if (found := EXAMPLE.search(text)) is not None:
-        epoch, step, steps = (int(found[n]) for n in (1, 2, 3))
-        done = epoch * steps + step + (found[5] is not None)
-        return Mark(line, at_s, "step", done, None, float(found[4] or found[5]), epoch=epoch)
-    if (found := _STEP.search(text)) is None or _NO_STEP.search(text[: found.end()]):
+def _parse_step(line: int, at_s: float | None, text: str) -> LogMark | None:
+    if (match := EXAMPLE.search(text)) is not None:
+        epoch, step, steps = (int(match[n]) for n in (1, 2, 3))
+        done = epoch * steps + step + (match[5] is not None)
+        return LogMark(line, at_s, "step", done, None, float(match[4] or match[5]), epoch=epoch)
+    if (match := _STEP.search(text)) is None or _NO_STEP.search(text[: match.end()]):
         return None
-    at, of = _whole(found[1]), _whole(found[2]) if found[2] else None
-    if of is not None and at > of:
+    step_number, total = _parse_number(match[1]), _parse_number(match[2]) if match[2] else None
+    if total is not None and step_number > total:
         return None
     rate = _ELAPSED.search(text)
     rate_s = float(rate[1]) / 1e3 if rate else None
-    return Mark(line, at_s, "step", at, of, rate_s, epoch=_epoch(text))
+    return LogMark(line, at_s, "step", step_number, total, rate_s, epoch=_parse_epoch(text))
 
 
-def _of_bar(line: int, at_s: float | None, found: re.Match[str]) -> Mark | None:
+def _parse_bar(line: int, at_s: float | None, match: re.Match[str]) -> LogMark | None:
     """Return the step of a bar, unless it is of another loop than training."""
-    name = re.sub(r"\d+%.*", "", found.string[: found.start()]).strip(" :|")
-    if _OTHER.search(name):
+    name = re.sub(r"\d+%.*", "", match.string[: match.start()]).strip(" :|")
+    if _OTHER_LOOPS.search(name):
         return None
-    step, total = int(found[1]), int(found[2])
-    hours, minutes, seconds = (int(found[n] or 0) for n in (3, 4, 5))
+    step, total = int(match[1]), int(match[2])
+    hours, minutes, seconds = (int(match[n] or 0) for n in (3, 4, 5))
     passed_s = float(3600 * hours + 60 * minutes + seconds)
-    epoch = _epoch(found.string)
-    return Mark(line, at_s, "step", step, total, None, (name, total), passed_s, epoch)
+    epoch = _parse_epoch(match.string)
+    return LogMark(line, at_s, "step", step, total, None, (name, total), passed_s, epoch)
 
 
 # -- figures -----------------------------------------------------------------------------------
 
 
-def logged_costs(text: str) -> LoggedCosts:
+def parse_costs(text: str) -> LoggedCosts:
     """Return the costs that a log shows."""
-    marks = of_training([*marks_of(text)])
+    marks = select_training_marks([*parse_marks(text)])
     steps = [mark for mark in marks if mark.kind == "step"]
     totals = {mark.total for mark in steps if mark.total}
-    step_s = _step_s(marks)
-    restarts, in_epochs = [*_restarts(marks)], begins_anew(marks)
+    step_s = _measure_step_s(marks)
+    restarts, in_epochs = [*_measure_restarts(marks)], counts_by_epoch(marks)
     return LoggedCosts(
         step_s=step_s,
-        save_s=_save_s(marks, step_s),
-        restart_s=_joined(restarts),
+        save_s=_measure_save_s(marks, step_s),
+        restart_s=_join_spans(restarts),
         steps=totals.pop() if len(totals) == 1 and not in_epochs else None,
-        every=None if in_epochs else _every(marks),
+        save_interval=None if in_epochs else _find_save_interval(marks),
         restarts=len(restarts),
-        launcher="torchrun" if _TORCHRUN.search(text) else "ray" if _RAY.search(text) else None,
+        launcher=_detect_launcher(text),
     )
 
 
-def begins_anew(marks: Sequence[Mark]) -> bool:
+def _detect_launcher(text: str) -> Launcher | None:
+    if _TORCHRUN.search(text):
+        return "torchrun"
+    return "ray" if _RAY.search(text) else None
+
+
+def counts_by_epoch(marks: Sequence[LogMark]) -> bool:
     """Return whether steps are counted in each epoch: they begin anew without a restart."""
-    last: Mark | None = None
+    previous_step: LogMark | None = None
     for mark in marks:
         if mark.kind in ("restart", "notice", "group", "resume", "cancelled"):
-            last = None
+            previous_step = None
         elif mark.kind == "step":
             is_named = mark.bar is not None and "epoch" in mark.bar[0].lower()
-            if is_named or (last is not None and (mark.step or 0) < (last.step or 0)):
+            if is_named or (
+                previous_step is not None and (mark.step or 0) < (previous_step.step or 0)
+            ):
                 return True
-            last = mark
+            previous_step = mark
     return False
 
 
-def _joined(spans: Sequence[Span]) -> Span | None:
+def _join_spans(spans: Sequence[LogSpan]) -> LogSpan | None:
     if not spans:
         return None
-    low, high = min(one.low for one in spans), max(one.high for one in spans)
-    return Span(low, high, spans[0].line)
+    low, high = min(span.low for span in spans), max(span.high for span in spans)
+    return LogSpan(low, high, spans[0].line)
 
 
-def _pairs(marks: Sequence[Mark]) -> Iterator[tuple[Mark, Mark, bool]]:
+def _pair_steps(marks: Sequence[LogMark]) -> Iterator[tuple[LogMark, LogMark, bool]]:
     """Yield neighbouring steps that go on from each other, and whether a save is between them."""
-    last, is_saved = None, False
+    previous_step, is_saved = None, False
     for mark in marks:
         if mark.kind in ("restart", "notice", "group", "resume"):
-            last, is_saved = None, False
+            previous_step, is_saved = None, False
         elif mark.kind == "save":
             is_saved = True
         elif mark.at_s is not None and mark.step is not None:
-            if last is not None and mark.step == last.step:
+            if previous_step is not None and mark.step == previous_step.step:
                 continue  # of another rank
-            if last is not None and mark.step > (last.step or 0):
-                yield last, mark, is_saved
-            last, is_saved = mark, False
+            if previous_step is not None and mark.step > (previous_step.step or 0):
+                yield previous_step, mark, is_saved
+            previous_step, is_saved = mark, False
 
 
-def of_training(marks: Sequence[Mark]) -> list[Mark]:
+def select_training_marks(marks: Sequence[LogMark]) -> list[LogMark]:
     """Return the marks without the steps of shorter loops beside the training's."""
-    most = max((mark.total for mark in marks if mark.kind == "step" and mark.total), default=None)
-    return [mark for mark in marks if mark.kind != "step" or mark.total in (None, most)]
+    longest_total = max(
+        (mark.total for mark in marks if mark.kind == "step" and mark.total), default=None
+    )
+    return [mark for mark in marks if mark.kind != "step" or mark.total in (None, longest_total)]
 
 
-def _step_s(marks: Sequence[Mark]) -> Span | None:
+def _measure_step_s(marks: Sequence[LogMark]) -> LogSpan | None:
     """Return the seconds of a step: as lines say it, or by their times; of each attempt."""
-    found = [one for attempt in _attempts(marks) if (one := _rate(attempt)) is not None]
-    if not found:
+    rates = [
+        rate for attempt in _split_attempts(marks) if (rate := _measure_rate(attempt)) is not None
+    ]
+    if not rates:
         return None
-    return Span(min(found)[0], max(found)[0], max(found)[1])
+    return LogSpan(min(rates)[0], max(rates)[0], max(rates)[1])
 
 
-def _rate(attempt: Sequence[Mark]) -> tuple[float, int] | None:
+def _measure_rate(attempt: Sequence[LogMark]) -> tuple[float, int] | None:
     """Return the seconds of a step in an attempt, and the last line that shows it."""
-    told = [mark for mark in attempt if mark.kind == "step" and mark.rate_s]
-    if told:  # the later half: a first step is slow, and in some means
-        rates = [mark.rate_s for mark in told[len(told) // 2 :] if mark.rate_s]
-        return median(rates), told[-1].line
+    rated_steps = [mark for mark in attempt if mark.kind == "step" and mark.rate_s]
+    if rated_steps:  # the later half: a first step is slow, and in some means
+        rates = [mark.rate_s for mark in rated_steps[len(rated_steps) // 2 :] if mark.rate_s]
+        return median(rates), rated_steps[-1].line
     bars = [mark for mark in attempt if mark.bar is not None]
-    apart = [_bar_apart(*pair) for pair in pairwise(bars) if pair[0].bar == pair[1].bar]
-    rates = [passed_s / count for passed_s, count in apart if count > 0 and passed_s >= BAR_S]
+    bar_distances = [_compare_bars(*pair) for pair in pairwise(bars) if pair[0].bar == pair[1].bar]
+    rates = [
+        passed_s / count for passed_s, count in bar_distances if count > 0 and passed_s >= BAR_S
+    ]
     if rates:
         return median(rates), bars[-1].line
-    pairs = [*_pairs(attempt)]
-    timed = [_apart(*pair[:2]) for pair in pairs if not pair[2]] or [_apart(*p[:2]) for p in pairs]
+    pairs = [*_pair_steps(attempt)]
+    timed = [_compare_marks(*pair[:2]) for pair in pairs if not pair[2]] or [
+        _compare_marks(*p[:2]) for p in pairs
+    ]
     rates = [seconds / count for seconds, count, _ in timed if count and seconds > 0]
     return (median(rates), timed[-1][2]) if rates else None
 
 
-def _bar_apart(one: Mark, other: Mark) -> tuple[float, int]:
-    return other.passed_s - one.passed_s, (other.step or 0) - (one.step or 0)
+def _compare_bars(first_mark: LogMark, second_mark: LogMark) -> tuple[float, int]:
+    return second_mark.passed_s - first_mark.passed_s, (second_mark.step or 0) - (
+        first_mark.step or 0
+    )
 
 
-def _attempts(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:
-    since = 0
+def _split_attempts(marks: Sequence[LogMark]) -> Iterator[Sequence[LogMark]]:
+    start_index = 0
     for number, mark in enumerate(marks):
         if mark.kind in ("restart", "notice", "group", "cancelled"):
-            yield marks[since:number]
-            since = number
-    yield marks[since:]
+            yield marks[start_index:number]
+            start_index = number
+    yield marks[start_index:]
 
 
-def _apart(one: Mark, other: Mark) -> tuple[float, int, int]:
-    return (other.at_s or 0) - (one.at_s or 0), (other.step or 0) - (one.step or 0), other.line
+def _compare_marks(first_mark: LogMark, second_mark: LogMark) -> tuple[float, int, int]:
+    return (
+        (second_mark.at_s or 0) - (first_mark.at_s or 0),
+        (second_mark.step or 0) - (first_mark.step or 0),
+        second_mark.line,
+    )
 
 
-def _save_s(marks: Sequence[Mark], step_s: Span | None) -> Span | None:
+def _measure_save_s(marks: Sequence[LogMark], step_s: LogSpan | None) -> LogSpan | None:
     """Return the seconds by which the time between two steps is longer with a save in it."""
     if step_s is None:
         return None
-    pairs = [*_pairs(marks)]
-    found = [_apart(*pair[:2]) for pair in pairs if pair[2]]
-    if not found or len(found) == len(pairs):  # without a pair between saves, none is longer
+    pairs = [*_pair_steps(marks)]
+    save_distances = [_compare_marks(*pair[:2]) for pair in pairs if pair[2]]
+    if not save_distances or len(save_distances) == len(
+        pairs
+    ):  # without a pair between saves, none is longer
         return None
-    longer = [max(0.0, seconds - count * step_s.low) for seconds, count, _ in found]
+    longer = [max(0.0, seconds - count * step_s.low) for seconds, count, _ in save_distances]
     if median(longer) < SHORT_S:  # less than lines tell
-        return Span(0.0, max(SHORT_S, *longer), found[0][2])
-    return Span(median(longer), max(longer), found[0][2])
+        return LogSpan(0.0, max(SHORT_S, *longer), save_distances[0][2])
+    return LogSpan(median(longer), max(longer), save_distances[0][2])
 
 
-def _every(marks: Sequence[Mark]) -> int | None:
+def _find_save_interval(marks: Sequence[LogMark]) -> int | None:
     """Return the steps between two saves, by the last step before each."""
-    at, step = list[int](), None
+    saved_steps, step = list[int](), None
     for mark in marks:
         if mark.kind == "step":
             step = mark.step
-        elif mark.kind == "save" and step is not None and (not at or step > at[-1]):
-            at.append(step)
-    apart = [b - a for a, b in pairwise(at)]
-    return round(median(apart)) if apart else None
+        elif (
+            mark.kind == "save" and step is not None and (not saved_steps or step > saved_steps[-1])
+        ):
+            saved_steps.append(step)
+    step_gaps = [b - a for a, b in pairwise(saved_steps)]
+    return round(median(step_gaps)) if step_gaps else None
 
 
-def _restarts(marks: Sequence[Mark]) -> Iterator[Span]:
+def _measure_restarts(marks: Sequence[LogMark]) -> Iterator[LogSpan]:
     """Yield what each restart took: from the last step before it to the first one after it.
 
     The loss came up to one line's distance after the last step, and the first line after it is as
     far behind the first step. Without times of steps it is what passed until the group was there,
     at least.
     """
-    for begun, until in outages(marks):
-        before = _last(marks[:begun], "step")
-        after = next((mark for mark in marks[until:] if mark.kind == "step" and mark.at_s), None)
-        if before is not None and after is not None and before.at_s and after.at_s:
-            passed_s, spare_s = after.at_s - before.at_s, 2 * _line_s(marks)
-            yield Span(max(0.0, passed_s - spare_s), passed_s, marks[begun].line)
+    for loss_index, next_index in find_outages(marks):
+        last_step = _find_last(marks[:loss_index], "step")
+        next_step = next(
+            (mark for mark in marks[next_index:] if mark.kind == "step" and mark.at_s), None
+        )
+        if last_step is not None and next_step is not None and last_step.at_s and next_step.at_s:
+            passed_s, spare_s = next_step.at_s - last_step.at_s, 2 * _measure_line_s(marks)
+            yield LogSpan(max(0.0, passed_s - spare_s), passed_s, marks[loss_index].line)
             continue
-        group = next((one for one in marks[begun:] if one.kind == "group" and one.at_s), None)
-        since_s = marks[begun].at_s
+        group = next(
+            (
+                later_mark
+                for later_mark in marks[loss_index:]
+                if later_mark.kind == "group" and later_mark.at_s
+            ),
+            None,
+        )
+        since_s = marks[loss_index].at_s
         if group is not None and group.at_s is not None and since_s is not None:
-            least_s = group.at_s - since_s
-            yield Span(least_s, least_s + START_S, marks[begun].line)
+            min_s = group.at_s - since_s
+            yield LogSpan(min_s, min_s + START_S, marks[loss_index].line)
 
 
 START_S = 300.0  # assumed at most, from a group that is there to its first step
 
 
-def _last(marks: Sequence[Mark], kind: Kind) -> Mark | None:
-    found = (mark for mark in reversed(marks) if mark.kind == kind and mark.at_s)
-    return next(found, None)
+def _find_last(marks: Sequence[LogMark], kind: Kind) -> LogMark | None:
+    matches = (mark for mark in reversed(marks) if mark.kind == kind and mark.at_s)
+    return next(matches, None)
 
 
-def _line_s(marks: Sequence[Mark]) -> float:
-    apart = [seconds for seconds, _, _ in (_apart(*pair[:2]) for pair in _pairs(marks))]
-    return median(apart) if apart else 0.0
+def _measure_line_s(marks: Sequence[LogMark]) -> float:
+    distances_s = [
+        seconds for seconds, _, _ in (_compare_marks(*pair[:2]) for pair in _pair_steps(marks))
+    ]
+    return median(distances_s) if distances_s else 0.0
 
 
-def outages(marks: Sequence[Mark]) -> Iterator[tuple[int, int]]:
+def find_outages(marks: Sequence[LogMark]) -> Iterator[tuple[int, int]]:
     """Yield where each restart begins and the mark after it, by places in `marks`.
 
     It is one where a launcher says so, or where the job resumes at a step that is not above the
     last one, and steps are not counted in each epoch. What was cancelled by hand was no loss, and
     a first step after the last of all is of another training.
     """
-    in_epochs = begins_anew(marks)
+    in_epochs = counts_by_epoch(marks)
     lowest = min((mark.step or 0 for mark in marks if mark.kind == "step"), default=0)
     number, highest, is_done = 0, 0, False
     while number < len(marks):
@@ -403,21 +440,23 @@ def outages(marks: Sequence[Mark]) -> Iterator[tuple[int, int]]:
             highest = mark.step or 0
             is_done = mark.total is not None and highest >= mark.total
         elif mark.kind in ("restart", "notice", "resume", "cancelled") and highest:
-            until = _next_step(marks, number)
-            if until is None:
+            next_index = _next_step(marks, number)
+            if next_index is None:
                 return
-            kinds = {one.kind for one in marks[number:until]}
-            at = marks[until].step or 0
+            kinds = {outage_mark.kind for outage_mark in marks[number:next_index]}
+            next_number = marks[next_index].step or 0
             # No line of a new start is between: the attempt goes on, in its grace.
-            goes_on = kinds <= {"notice", "save"} and at >= highest
-            falls = at <= highest and not in_epochs and not (is_done and at == lowest)
+            goes_on = kinds <= {"notice", "save"} and next_number >= highest
+            falls = (
+                next_number <= highest and not in_epochs and not (is_done and next_number == lowest)
+            )
             is_said = not kinds.isdisjoint(("restart", "notice"))
             if "cancelled" not in kinds and not goes_on and (is_said or falls):
-                yield number, until
-            number = until
+                yield number, next_index
+            number = next_index
             continue
         number += 1
 
 
-def _next_step(marks: Sequence[Mark], number: int) -> int | None:
+def _next_step(marks: Sequence[LogMark], number: int) -> int | None:
     return next((n for n in range(number, len(marks)) if marks[n].kind == "step"), None)

@@ -23,12 +23,12 @@ class RaySettings(FiniteRecord):
     #: what they are called in which the retries of a running group, and of a start, are counted
     budgets: ClassVar = ("max_failures", "max_preemption_failures")
     wait_budget: ClassVar = "controller_failure_limit"
-    uploads_beside: ClassVar = "async"
+    background_upload_mode: ClassVar = "async"
     hosts_rendezvous: ClassVar = False
     #: whether starts that were used up, hosts and waits in vain are of one budget
-    one_budget: ClassVar = False
+    has_single_budget: ClassVar = False
     #: losses that end a start of the command, of which each has all retries again
-    each_start: ClassVar = math.inf
+    losses_per_start: ClassVar = math.inf
 
     launcher: Literal["ray"] = "ray"
     max_failures: int = Field(default=0, ge=-1)
@@ -158,8 +158,8 @@ class TorchrunSettings(FiniteRecord):
 
     budgets: ClassVar = ("max_restarts", "job_retries")
     wait_budget: ClassVar = "join_timeout_s"
-    uploads_beside: ClassVar = "no_upload"
-    one_budget: ClassVar = True
+    background_upload_mode: ClassVar = "no_upload"
+    has_single_budget: ClassVar = True
     hears_notices: ClassVar = False
     preemption_poll_s: ClassVar = 5.0
     relaxed_s: ClassVar = 0.0
@@ -214,7 +214,7 @@ class TorchrunSettings(FiniteRecord):
     )
 
     @property
-    def each_start(self) -> float:
+    def losses_per_start(self) -> float:
         """The losses that end a start of the command, of which each has all restarts again."""
         if not self.agents:
             return 1.0
@@ -233,9 +233,11 @@ class TorchrunSettings(FiniteRecord):
         that hosts the rendezvous, or a wait that times out. `r` restarts and `j` retries bear
         `(r + 1) (j + 1) - 1` losses if none takes the host.
         """
-        is_endless = self.job_retries < 0 or math.isinf(self.each_start)
-        each = -1 if is_endless else int(self.each_start) * (self.job_retries + 1) - 1
-        return each, self.job_retries, self.job_retries
+        is_endless = self.job_retries < 0 or math.isinf(self.losses_per_start)
+        restart_limit = (
+            -1 if is_endless else int(self.losses_per_start) * (self.job_retries + 1) - 1
+        )
+        return restart_limit, self.job_retries, self.job_retries
 
     @property
     def placement_s(self) -> float:

@@ -22,7 +22,7 @@ from chaos.preflight.market import (
     TraceNodes,
     Weibull,
 )
-from chaos.words import plural
+from chaos.wording import plural
 
 _TOGETHER = 2  # nodes that go at one instant, from here on: by a shock, not by their own law
 Kind: TypeAlias = Literal["held", "probes"]
@@ -85,7 +85,7 @@ class Trace:
     @property
     def node_h(self) -> float:
         """Hours of nodes that were up, added together."""
-        return sum(change.up * hours for change, hours in self._lasting())
+        return sum(change.up * hours for change, hours in self._change_hours())
 
     @property
     def drops(self) -> tuple[int, ...]:
@@ -100,9 +100,9 @@ class Trace:
     @property
     def away_node_h(self) -> float:
         """Hours of nodes that were missing from the most so far."""
-        return sum(change.missing * hours for change, hours in self._lasting())
+        return sum(change.missing * hours for change, hours in self._change_hours())
 
-    def _lasting(self) -> Iterator[tuple[TraceChange, float]]:
+    def _change_hours(self) -> Iterator[tuple[TraceChange, float]]:
         """Yield each change with the hours until the next."""
         ends = [*(c.at_s for c in self.changes[1:]), self.span_s]
         for change, end_s in zip(self.changes, ends, strict=True):
@@ -115,7 +115,7 @@ class Trace:
         return Replay(at_s=at_s, up=up, span_s=self.span_s, peak=peak)
 
 
-def trace_of_counts(
+def build_trace(
     name: str,
     counts: list[tuple[float, int]],
     *,
@@ -130,26 +130,26 @@ def trace_of_counts(
     """
     cut_s = counts[0][0]
     changes: list[TraceChange] = []
-    most = 0
+    peak = 0
     for row, (at_s, up) in enumerate(counts):
         if row in gaps:
             # Hours of a gap are no hours without a loss. In Bamboo's A100 trace 15.9 of 27.0 h are
             # gaps: a node lived 10.1 h with them, and 4.1 h without.
             cut_s += at_s - counts[row - 1][0]
-        before = changes[-1].up if changes else up
-        if changes and up == before:
+        previous_up = changes[-1].up if changes else up
+        if changes and up == previous_up:
             continue
-        lost, added = max(0, before - up), max(0, up - before)
+        lost, added = max(0, previous_up - up), max(0, up - previous_up)
         # Nodes that come for the first time are no return of lost ones, or the time that a lost
         # node is away would be fitted too short.
-        back, most = min(added, max(0, most - before)), max(most, up)
-        change = TraceChange(at_s - cut_s, up, lost, added, back, most - up, row not in gaps)
+        back, peak = min(added, max(0, peak - previous_up)), max(peak, up)
+        change = TraceChange(at_s - cut_s, up, lost, added, back, peak - up, row not in gaps)
         changes.append(change)
     span = counts[-1][0] - cut_s if span_s is None else span_s
     return Trace(name, format_, kind, tuple(changes), max(span, 1.0))
 
 
-def lives_in(
+def find_lives(
     events: Iterable[tuple[float, str, Sequence[str]]], *, end_s: float
 ) -> tuple[NodeLife, ...]:
     """Return the lives in a trace's (second, `add` or `remove`, nodes), in order.
@@ -159,39 +159,41 @@ def lives_in(
     end of the trace continues: for both only a lower bound is known.
     """
     ordered = list(events)
-    since_s = ordered[0][0] if ordered else 0.0
-    gone = Counter[float]()
-    for at_s, what, nodes in ordered:
-        gone[at_s] += len(nodes) * (what == "remove")
-    born: dict[str, float] = {}
+    start_s = ordered[0][0] if ordered else 0.0
+    loss_counts = Counter[float]()
+    for at_s, event_kind, nodes in ordered:
+        loss_counts[at_s] += len(nodes) * (event_kind == "remove")
+    start_times_s: dict[str, float] = {}
     lives: list[NodeLife] = []
-    for at_s, what, nodes in ordered:
+    for at_s, event_kind, nodes in ordered:
         for node in nodes:
-            if what == "add" and at_s > since_s:
-                born[node] = at_s
-            elif what == "remove" and node in born:
+            if event_kind == "add" and at_s > start_s:
+                start_times_s[node] = at_s
+            elif event_kind == "remove" and node in start_times_s:
                 # A node that goes with others says only that it lived at least so long: the instant
                 # was the shock's choice. Counted as ends of lives, shocks would make every fitted
                 # life shorter, and the market has shocks beside.
-                lives.append(NodeLife((at_s - born.pop(node)) / 3600, gone[at_s] < _TOGETHER))
-    lives += [NodeLife((end_s - at_s) / 3600, is_over=False) for at_s in born.values()]
+                lives.append(
+                    NodeLife((at_s - start_times_s.pop(node)) / 3600, loss_counts[at_s] < _TOGETHER)
+                )
+    lives += [NodeLife((end_s - at_s) / 3600, is_over=False) for at_s in start_times_s.values()]
     return tuple(life for life in lives if life.hours > 0)
 
 
 # -- resampling ---------------------------------------------------------------------------------
 
 
-def losses_in(replay: Replay) -> int:
+def count_losses(replay: Replay) -> int:
     """Count the losses in a trace, each of one node or more."""
-    return sum(after < before for before, after in pairwise(replay.up))
+    return sum(next_up < previous_up for previous_up, next_up in pairwise(replay.up))
 
 
-def pieces_for(losses: int) -> int:
+def count_pieces(losses: int) -> int:
     """Return the number of pieces to cut a trace into: half its losses, between 4 and 40."""
     return max(4, min(40, losses // 2))
 
 
-def resampled(replay: Replay, rng: np.random.Generator) -> Replay:
+def resample_trace(replay: Replay, rng: np.random.Generator) -> Replay:
     """Return a trace of the same length, joined from pieces of one.
 
     A piece begins at a moment at which as many nodes are up as at the end of
@@ -199,33 +201,33 @@ def resampled(replay: Replay, rng: np.random.Generator) -> Replay:
     others 1998, Bernoulli 4(3). A piece that passes the trace's end continues at
     the beginning; a drop there counts as one more loss.
     """
-    at, up = np.asarray(replay.at_s), np.asarray(replay.up)
-    lasts = np.diff(np.append(at, replay.span_s))
-    pieces = pieces_for(losses_in(replay))
+    times_s, up = np.asarray(replay.at_s), np.asarray(replay.up)
+    durations_s = np.diff(np.append(times_s, replay.span_s))
+    pieces = count_pieces(count_losses(replay))
     changes: list[tuple[float, float]] = []
-    now_s, place = 0.0, _drawn(lasts, rng)
-    left_s = float(lasts[place] * rng.random())
+    now_s, row = 0.0, _draw_index(durations_s, rng)
+    left_s = float(durations_s[row] * rng.random())
     for piece in range(1, pieces + 1):
         until_s = replay.span_s * (piece / pieces)  # for the last piece, exactly the end
         while now_s < until_s:
-            if not changes or changes[-1][1] != up[place]:
-                changes.append((now_s, float(up[place])))
+            if not changes or changes[-1][1] != up[row]:
+                changes.append((now_s, float(up[row])))
             step_s = min(left_s, until_s - now_s)
             now_s, left_s = now_s + step_s, left_s - step_s
             if left_s <= 0:
-                place = (place + 1) % len(at)
-                left_s = float(lasts[place])
+                row = (row + 1) % len(times_s)
+                left_s = float(durations_s[row])
         # Weighted by how long each lasts: a moment is drawn, and not a row of the trace.
-        alike = np.where(up == changes[-1][1], lasts, 0.0)
-        place = _drawn(alike if alike.any() else lasts, rng)
-        left_s = float(lasts[place] * rng.random())
+        matching_weights = np.where(up == changes[-1][1], durations_s, 0.0)
+        row = _draw_index(matching_weights if matching_weights.any() else durations_s, rng)
+        left_s = float(durations_s[row] * rng.random())
     if len(changes) == 1:  # no change: a replay needs two equal entries
         changes.append((replay.span_s / 2, changes[0][1]))
     at_s, shares = zip(*changes, strict=True)
-    return replay.model_copy(update={"at_s": at_s, "up": shares})
+    return replay.replace(at_s=at_s, up=shares)
 
 
-def _drawn(weights: Floats, rng: np.random.Generator) -> int:
+def _draw_index(weights: Floats, rng: np.random.Generator) -> int:
     return int(rng.choice(len(weights), p=weights / weights.sum()))
 
 
@@ -236,7 +238,7 @@ CLEARLY = 2.0  # of AIC: within it both laws have support, and the simpler one i
 
 
 @dataclass(frozen=True)
-class Law:
+class LifetimeLaw:
     """The chosen law of lives: None is exponential."""
 
     weibull: Weibull | None
@@ -244,31 +246,36 @@ class Law:
     why: str
 
 
-def law_of(lives: Sequence[NodeLife]) -> Law:
+def choose_law(lives: Sequence[NodeLife]) -> LifetimeLaw:
     """Choose between exponential and Weibull by Akaike's criterion (1974), if lives are enough.
 
     Weibull has one parameter more, and is chosen if its criterion is lower by more
     than 2 (Burnham and Anderson 2002: within that both have support).
     """
-    ended, why = sum(life.is_over for life in lives), None
+    ended_count, why = sum(life.is_over for life in lives), None
     if not lives:
         why = "no node in it is seen from its beginning"
-    elif ended < ENOUGH:
+    elif ended_count < ENOUGH:
         why = (
-            f"{ended} nodes are seen from their beginning to a loss of their own ({ENOUGH} needed)"
+            f"{ended_count} nodes are seen from their beginning to a loss of their own ({ENOUGH} "
+            "needed)"
         )
     if why is not None:
-        return Law(None, f"lives are taken as exponential: {why}")
+        return LifetimeLaw(None, f"lives are taken as exponential: {why}")
     hours = np.array([life.hours for life in lives])
-    over = np.array([float(life.is_over) for life in lives])
-    found = fit_weibull(hours, is_over=over)
-    plain = Weibull(scale_h=hours.sum() / ended, shape=1.0)
-    gain = _aic(hours, over, plain, free=1) - _aic(hours, over, found, free=2)
-    said = f"AIC of Weibull lives (shape {found.shape:.2f}, {ended} that ended) is"
+    ended_flags = np.array([float(life.is_over) for life in lives])
+    weibull_fit = fit_weibull(hours, is_over=ended_flags)
+    exponential_fit = Weibull(scale_h=hours.sum() / ended_count, shape=1.0)
+    gain = _aic(hours, ended_flags, exponential_fit, free=1) - _aic(
+        hours, ended_flags, weibull_fit, free=2
+    )
+    summary = f"AIC of Weibull lives (shape {weibull_fit.shape:.2f}, {ended_count} that ended) is"
     if gain > CLEARLY:
-        return Law(found, f"{said} {gain:.1f} below that of exponential ones: they are taken")
+        return LifetimeLaw(
+            weibull_fit, f"{summary} {gain:.1f} below that of exponential ones: they are taken"
+        )
     side = f"only {gain:.1f} below" if gain > 0 else f"{-gain:.1f} above"
-    return Law(None, f"{said} {side} that of exponential ones, which are taken")
+    return LifetimeLaw(None, f"{summary} {side} that of exponential ones, which are taken")
 
 
 def fit_weibull(lives_h: Floats, *, is_over: Floats | None = None) -> Weibull:
@@ -325,7 +332,9 @@ class FittedMarket:
     notes: tuple[str, ...]
 
 
-def fit(trace: Trace, *, notice: LossNotice, price_ratio: float, seed: int = 0) -> FittedMarket:
+def fit_market(
+    trace: Trace, *, notice: LossNotice, price_ratio: float, seed: int = 0
+) -> FittedMarket:
     """Fit nodes that go up and down, and shocks that take several, to a trace.
 
     A Markov model: single losses at a rate per node, shocks at a rate of their
@@ -342,33 +351,33 @@ def fit(trace: Trace, *, notice: LossNotice, price_ratio: float, seed: int = 0) 
         raise UsageError(
             "no node is lost in it",
             "A market cannot be learnt from it: give a longer trace, or a --market by name.",
-            place=trace.name,
+            location=trace.name,
         )
-    rows = _stretches(trace)
-    figures = _figures(rows.sum(axis=0))
+    rows = _split_trace(trace)
+    figures = _estimate_figures(rows.sum(axis=0))
     rng = np.random.Generator(np.random.PCG64(seed))
     picks = rng.integers(0, len(rows), (RESAMPLES, len(rows)))
-    again = np.array([_figures(rows[pick].sum(axis=0)) for pick in picks])
-    mtbf, together, away = (
+    resampled_figures = np.array([_estimate_figures(rows[pick].sum(axis=0)) for pick in picks])
+    mtbf, together, away_estimate = (
         Estimate(value, *np.quantile(column, [0.025, 0.975], method="inverted_cdf").tolist())
-        for value, column in zip(figures, again.T, strict=True)
+        for value, column in zip(figures, resampled_figures.T, strict=True)
     )
-    law = law_of(trace.lives)
+    law = choose_law(trace.lives)
     market = Market(
         name=f"fitted to {trace.name.rsplit('/', maxsplit=1)[-1]}",
         lifetime=law.weibull or Exponential(mtbf_h=trace.node_h / max(trace.drops.count(1), 0.5)),
-        shock=_shock(trace),
-        away_h=round(_away_h(away.value, trace), 6),
-        doubt=_doubt(mtbf, away, trace),
+        shock=_fit_shock(trace),
+        away_h=round(_bound_away_h(away_estimate.value, trace), 6),
+        doubt=_find_doubt(mtbf, away_estimate, trace),
         trace_nodes=TraceNodes(most=trace.peak),
         notice=notice,
         price_ratio=price_ratio,
-        source=f"fitted to {_losses(trace)} in {trace.span_s / 3600:.1f} h",
+        source=f"fitted to {_describe_losses(trace)} in {trace.span_s / 3600:.1f} h",
     )
-    return FittedMarket(market, mtbf, together, away, _notes(trace, law))
+    return FittedMarket(market, mtbf, together, away_estimate, _notes(trace, law))
 
 
-def replayed(trace: Trace, *, notice: LossNotice, price_ratio: float) -> Market:
+def build_replay_market(trace: Trace, *, notice: LossNotice, price_ratio: float) -> Market:
     """Return the market that repeats a trace as it was, from a random moment on."""
     return Market(
         name=f"replay of {trace.name.rsplit('/', maxsplit=1)[-1]}",
@@ -380,9 +389,9 @@ def replayed(trace: Trace, *, notice: LossNotice, price_ratio: float) -> Market:
     )
 
 
-def _stretches(trace: Trace) -> Floats:
+def _split_trace(trace: Trace) -> Floats:
     """Cut a trace into equal parts: node-hours, nodes lost, drops, wide drops, hours away, back."""
-    parts = pieces_for(len(trace.drops))
+    parts = count_pieces(len(trace.drops))
     width_s = trace.span_s / parts
     rows = np.zeros((parts, 6))
     ends = [*(change.at_s for change in trace.changes[1:]), trace.span_s]
@@ -404,46 +413,51 @@ def _stretches(trace: Trace) -> Floats:
     return rows
 
 
-def _figures(sums: Floats) -> tuple[float, float, float]:
-    node_h, lost, drops, wide, away_h, back = sums.tolist()
+def _estimate_figures(sums: Floats) -> tuple[float, float, float]:
+    node_h, lost, drops, wide, away_h, returned = sums.tolist()
     return (
         node_h / lost if lost else math.inf,
         wide / drops if drops else 0.0,
-        away_h / back if back else math.inf,
+        away_h / returned if returned else math.inf,
     )
 
 
-def _away_h(hours: float, trace: Trace) -> float:
+def _bound_away_h(hours: float, trace: Trace) -> float:
     """Return the hours that a missing node stays away; if none returned, all that were seen."""
     return hours if math.isfinite(hours) else max(trace.away_node_h, trace.span_s / 3600)
 
 
-def _doubt(mtbf: Estimate, away: Estimate, trace: Trace) -> Doubt:
-    longest_h, mean_h = _away_h(away.high, trace), _away_h(away.value, trace)
+def _find_doubt(mtbf: Estimate, away_estimate: Estimate, trace: Trace) -> Doubt:
+    longest_h, mean_h = (
+        _bound_away_h(away_estimate.high, trace),
+        _bound_away_h(away_estimate.value, trace),
+    )
     return Doubt(
         losses=max(1.0, round(mtbf.value / mtbf.low, 4)),
         away=max(1.0, round(longest_h / mean_h, 4)) if mean_h else 1.0,
     )
 
 
-def _shock(trace: Trace) -> Shock | None:
+def _fit_shock(trace: Trace) -> Shock | None:
     """Return the shock that fits losses of more than one node: as many, of the sizes seen."""
-    wide = [
-        (min(after.lost, before.up), before.up)
-        for before, after in pairwise(trace.changes)
-        if after.is_seen and after.lost >= _TOGETHER
+    multiple_losses = [
+        (min(next_change.lost, previous_change.up), previous_change.up)
+        for previous_change, next_change in pairwise(trace.changes)
+        if next_change.is_seen and next_change.lost >= _TOGETHER
     ]
-    if not wide:
+    if not multiple_losses:
         return None
-    share = sum(lost / of for lost, of in wide) / len(wide)
-    return Shock(every_h=trace.span_s / 3600 / len(wide), share=share, seen=tuple(wide))
+    share = sum(lost / held_nodes for lost, held_nodes in multiple_losses) / len(multiple_losses)
+    return Shock(
+        every_h=trace.span_s / 3600 / len(multiple_losses), share=share, seen=tuple(multiple_losses)
+    )
 
 
-def _losses(trace: Trace) -> str:
+def _describe_losses(trace: Trace) -> str:
     return plural(len(trace.drops), "loss", "losses")
 
 
-def _notes(trace: Trace, law: Law) -> tuple[str, ...]:
+def _notes(trace: Trace, law: LifetimeLaw) -> tuple[str, ...]:
     notes = [*trace.repairs, law.why]
     if trace.kind == "probes":
         notes.append(
@@ -453,8 +467,8 @@ def _notes(trace: Trace, law: Law) -> tuple[str, ...]:
     if not trace.returns:
         notes.append(
             "no node ever comes back in it: how long a lost node is missing is not known; "
-            f"{_away_h(math.inf, trace):.3g} h are taken"
+            f"{_bound_away_h(math.inf, trace):.3g} h are taken"
         )
     if len(trace.drops) < FEW:
-        notes.append(f"only {_losses(trace)}: the intervals are wide")
+        notes.append(f"only {_describe_losses(trace)}: the intervals are wide")
     return tuple(notes)

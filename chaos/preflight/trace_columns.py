@@ -36,11 +36,11 @@ class TraceError(UsageError):
     """A trace is wrong at a line."""
 
     def __init__(self, name: str, line: int, problem: str, hint: str = "") -> None:
-        super().__init__(problem, hint, place=f"{name}:{line}")
+        super().__init__(problem, hint, location=f"{name}:{line}")
 
 
 @dataclass(frozen=True)
-class Row:
+class TraceRow:
     """A row of a trace: its line, its time, and a count or an event of a node."""
 
     line: int
@@ -51,7 +51,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Columns:
+class TraceColumns:
     """The places of a table's columns."""
 
     part: re.Pattern[str]
@@ -76,50 +76,60 @@ class Columns:
         return f"{times}, count" if self.event is None else f"{times},add|remove,node"
 
 
-def rows_of(name: str, lines: Sequence[str], unit: Unit | None = None) -> tuple[Columns, list[Row]]:
+def parse_rows(
+    name: str, lines: Sequence[str], unit: Unit | None = None
+) -> tuple[TraceColumns, list[TraceRow]]:
     """Return the columns of a trace, and its rows.
 
     Raises `TraceError` at the first row that does not fit them, and `UsageError` if the unit of its
     times is not known.
     """
-    written = [*written_lines(lines)]
+    numbered_lines = [*number_lines(lines)]
     head = ""
-    if written and not re.search(r"\d", _SIGN.split(written[0][1])[0]):
-        head, written = written[0][1], written[1:]
-    if not written:
+    if numbered_lines and not re.search(r"\d", _SIGN.split(numbered_lines[0][1])[0]):
+        head, numbered_lines = numbered_lines[0][1], numbered_lines[1:]
+    if not numbered_lines:
         raise TraceError(name, 1, "there is no row below the headings")
-    columns = _columns(name, written[0], head, unit)
-    return columns, [_row(name, columns, *one) for one in written]
+    columns = _find_columns(name, numbered_lines[0], head, unit)
+    return columns, [_parse_row(name, columns, *numbered_line) for numbered_line in numbered_lines]
 
 
-def _columns(name: str, first: tuple[int, str], head: str, unit: Unit | None) -> Columns:
+def _find_columns(name: str, first: tuple[int, str], head: str, unit: Unit | None) -> TraceColumns:
     line, text = first
     sign = next((sign for sign in ",;\t|" if sign in text), " ")
     part = re.compile(r"\s+" if sign == " " else rf"\s*{re.escape(sign)}\s*")
     if sign == " " and _MOMENT.match(text):
         part = re.compile(r"(?<!\d{4}-\d\d-\d\d)\s+")
     cells = part.split(text)
-    kinds = [_kind(cell) for cell in cells]
-    time = _time_of(kinds)
+    kinds = [_find_kind(cell) for cell in cells]
+    time = _find_time_columns(kinds)
     if time is None:
         raise TraceError(name, line, f"no column of times is in `{text[:60]}`")
-    rest = [place for place in range(len(cells)) if place not in time]
-    event = next((place for place in rest if cells[place].lower() in EVENTS), None)
-    whole = [
-        place for place in rest if kinds[place] == "number" and cells[place].lstrip("-").isdigit()
+    other_columns = [column for column in range(len(cells)) if column not in time]
+    event = next((column for column in other_columns if cells[column].lower() in EVENTS), None)
+    count_columns = [
+        column
+        for column in other_columns
+        if kinds[column] == "number" and cells[column].lstrip("-").isdigit()
     ]
-    node = next((p for p in rest if p != event and kinds[p] == "text"), None)
+    node = next((p for p in other_columns if p != event and kinds[p] == "text"), None)
     if event is not None and node is None:
-        node = next((place for place in whole if place != event), None)
+        node = next((column for column in count_columns if column != event), None)
     heads = part.split(head)
-    whole = [p for p in whole if p >= len(heads) or not _NO_COUNT.search(heads[p])]
-    count = whole[0] if event is None and len(whole) == 1 else _named(heads, whole)
+    count_columns = [p for p in count_columns if p >= len(heads) or not _NO_COUNT.search(heads[p])]
+    count = (
+        count_columns[0]
+        if event is None and len(count_columns) == 1
+        else _find_count_column(heads, count_columns)
+    )
     if (event is None or node is None) and count is None:
         text = f"neither a count of nodes nor add, remove and a node stand in `{text[:60]}`"
         raise TraceError(name, line, text)
-    said, is_event = unit or _said(head), event is not None
-    unit_s, is_plain = _unit(name, cells[time[0]], kinds[time[0]], said, is_event=is_event)
-    return Columns(
+    stated_unit, is_event = unit or _parse_unit(head), event is not None
+    unit_s, is_plain = _find_unit(
+        name, cells[time[0]], kinds[time[0]], stated_unit, is_event=is_event
+    )
+    return TraceColumns(
         part=part,
         width=len(cells),
         time=time,
@@ -128,11 +138,11 @@ def _columns(name: str, first: tuple[int, str], head: str, unit: Unit | None) ->
         count=None if is_event else count,
         event=event,
         node=node,
-        is_assumed=is_plain and said is None,
+        is_assumed=is_plain and stated_unit is None,
     )
 
 
-def _kind(cell: str) -> str:
+def _find_kind(cell: str) -> str:
     for kind, form in (
         ("moment", _MOMENT),
         ("date", _DATE),
@@ -144,7 +154,7 @@ def _kind(cell: str) -> str:
     return "text"
 
 
-def _time_of(kinds: Sequence[str]) -> tuple[int, ...] | None:
+def _find_time_columns(kinds: Sequence[str]) -> tuple[int, ...] | None:
     if "moment" in kinds:
         return (kinds.index("moment"),)
     if "date" in kinds and "clock" in kinds:
@@ -156,67 +166,69 @@ _COUNTED = re.compile(r"(?i)count|nodes|instances|capacity|held|running|alive|\b
 _NO_COUNT = re.compile(r"(?i)interrupt|lost|loss|preempt|util|price|cost|percent|%|temp|fail")
 
 
-def _named(heads: Sequence[str], whole: Sequence[int]) -> int | None:
+def _find_count_column(heads: Sequence[str], candidates: Sequence[int]) -> int | None:
     """Return the column of counts by its heading."""
-    named = [place for place in whole if place < len(heads) and _COUNTED.search(heads[place])]
-    return named[0] if len(named) == 1 else None
+    matches = [
+        column for column in candidates if column < len(heads) and _COUNTED.search(heads[column])
+    ]
+    return matches[0] if len(matches) == 1 else None
 
 
-def _said(head: str) -> Unit | None:
+def _parse_unit(head: str) -> Unit | None:
     """Return the unit that a heading says of the first column."""
     first = _SIGN.split(head)[0]
-    return next((one for one, form in _HEADS.items() if re.search(form, first)), None)
+    return next((unit for unit, pattern in _HEADS.items() if re.search(pattern, first)), None)
 
 
-def _unit(
-    name: str, cell: str, kind: str, said: Unit | None, *, is_event: bool
+def _find_unit(
+    name: str, cell: str, kind: str, stated_unit: Unit | None, *, is_event: bool
 ) -> tuple[float, bool]:
     """Return the seconds of a time's unit, and whether times count from the beginning."""
     if kind != "number":
         return 1.0, False
     if float(cell) > _EPOCH_S:
         return (1e-3 if float(cell) > _EPOCH_MS else 1.0), False
-    if said is None and is_event:
-        said = "ms"  # Bamboo's
-    if said is None:
+    if stated_unit is None and is_event:
+        stated_unit = "ms"  # Bamboo's
+    if stated_unit is None:
         raise UsageError(
             f"the unit of its times is not known: {cell} may be of any",
             f"Say it: --trace-unit {', '.join(UNITS)}.",
-            place=name,
+            location=name,
         )
-    return UNITS[said], True
+    return UNITS[stated_unit], True
 
 
-def _row(name: str, columns: Columns, line: int, text: str) -> Row:
+def _parse_row(name: str, columns: TraceColumns, line: int, text: str) -> TraceRow:
     cells = columns.part.split(text)
     if len(cells) != columns.width:
         raise TraceError(name, line, f"not `{columns.form}`: {text[:60]}")
-    written = " ".join(cells[place] for place in columns.time)
+    moment = " ".join(cells[column] for column in columns.time)
     try:
-        at_s = _seconds(written, columns)
+        at_s = _parse_seconds(moment, columns)
     except ValueError:
-        if _kind(cells[columns.time[0]]) in ("text", "clock"):
+        if _find_kind(cells[columns.time[0]]) in ("text", "clock"):
             raise TraceError(name, line, f"not `{columns.form}`: {text[:60]}") from None
         hint = "Mend or delete the row."
-        raise TraceError(name, line, f"there is no such moment: {written}", hint) from None
+        raise TraceError(name, line, f"there is no such moment: {moment}", hint) from None
     if columns.count is not None:
         count = cells[columns.count]
         if not re.fullmatch(r"-?\d{1,30}", count):
             raise TraceError(name, line, f"not `{columns.form}`: {text[:60]}")
-        return Row(line, at_s, count=int(count))
+        return TraceRow(line, at_s, count=int(count))
     assert columns.event is not None
     assert columns.node is not None
     event = EVENTS.get(cells[columns.event].lower())
     if event is None:
         raise TraceError(name, line, f"not `{columns.form}`: {text[:60]}")
-    return Row(line, at_s, event=event, node=cells[columns.node])
+    return TraceRow(line, at_s, event=event, node=cells[columns.node])
 
 
-def _seconds(written: str, columns: Columns) -> float:
-    if re.fullmatch(_NUMBER, written):
-        return float(written) * columns.unit_s
-    at = datetime.fromisoformat(written)
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+def _parse_seconds(moment: str, columns: TraceColumns) -> float:
+    if re.fullmatch(_NUMBER, moment):
+        return float(moment) * columns.unit_s
+    time = datetime.fromisoformat(moment)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 _HEADINGS = re.compile(r"(?i)[^{\[\d]*(?:time|date|stamp|hour|sec|minute)[^{\[]*[,;\t|]")
@@ -227,6 +239,6 @@ def is_table(line: str) -> bool:
     return bool(re.match(r"-?\d", line) or _HEADINGS.match(line))
 
 
-def written_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+def number_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Yield the lines that are not empty, with their numbers."""
     return ((n, line.strip()) for n, line in enumerate(lines, 1) if line.strip())

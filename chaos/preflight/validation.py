@@ -20,12 +20,12 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.preflight.capacity import Floats
-from chaos.preflight.estimate import Estimate, mean_of
+from chaos.preflight.estimate import Estimate, bootstrap_mean
 from chaos.preflight.forecast import goodput, simulate
-from chaos.preflight.load import facts_seen, step_s
+from chaos.preflight.load import find_launcher_facts, measure_step_s
 from chaos.preflight.market import Market
-from chaos.preflight.question import Question, changed, without_limits
-from chaos.preflight.runs import SimulatedRuns, packed_luck
+from chaos.preflight.question import Question, change_question, remove_limits
+from chaos.preflight.simulated_runs import SimulatedRuns, pack_luck
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,15 @@ class FigureComparison:
         """Whether the measured mean lies in the predicted interval of means of so many runs."""
         return self.predicted.low <= self.measured.value <= self.predicted.high
 
-    def to_json(self) -> dict[str, Any]:
+    def dump_values(self) -> dict[str, Any]:
         plain = asdict(self)
         inside = plain.pop("inside")
-        own = {"difference": self.difference, "agrees": self.agrees, "inside_5_to_95": inside}
-        return plain | own
+        derived_values = {
+            "difference": self.difference,
+            "agrees": self.agrees,
+            "inside_5_to_95": inside,
+        }
+        return plain | derived_values
 
 
 @dataclass(frozen=True)
@@ -70,9 +74,9 @@ class Validation:
     rows: tuple[FigureComparison, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def dump_values(self) -> dict[str, Any]:
         """Return the comparison as plain values."""
-        rows = [row.to_json() for row in self.rows]
+        rows = [row.dump_values() for row in self.rows]
         return {"what": self.what, "notes": list(self.notes), "figures": rows}
 
 
@@ -109,56 +113,62 @@ def run_figures(analysis: RunAnalysis, *, steps: int, schedule_s: float = 0.0) -
     the first workers of another launcher: the controller's own start is no part of a forecast. Its
     goodput counts each step with the mean time of its own steps.
     """
-    history, whole = analysis.history, _whole(analysis)
-    began_ns = _began_ns(history, schedule_s)
-    if began_ns is None or whole is None:
+    history, completion = analysis.history, _find_completion(analysis)
+    began_ns = _find_start_ns(history, schedule_s)
+    if began_ns is None or completion is None:
         return None
-    lost, end_ns = whole
+    lost, end_ns = completion
     finish_s = (end_ns - began_ns) / 1e9
-    own_step_s = step_s([(history, attempt) for attempt in analysis.run.attempts])
+    own_step_s = measure_step_s([(history, attempt) for attempt in analysis.run.attempts])
     failures = sum(
         event.decision == "RETRY" and NO_ROOM not in event.error  # such a start lost no worker
-        for _, event in history.of(FailureDecided)
+        for _, event in history.select_events(FailureDecided)
     )
     return RunFigures(1 + failures, lost, finish_s, steps * own_step_s / finish_s)
 
 
-def _whole(analysis: RunAnalysis) -> tuple[int, int] | None:
+def _find_completion(analysis: RunAnalysis) -> tuple[int, int] | None:
     """Return a rank's lost steps and the time of the last save; None if it did not finish."""
-    ended = [commit.number for attempt in analysis.run.attempts for commit in attempt.commits]
+    save_numbers = [
+        commit.number for attempt in analysis.run.attempts for commit in attempt.commits
+    ]
     if analysis.plan.job.facts.lacks_part("reports"):
-        ended = [number for number, _ in analysis.history.of(FileSaved)]
-    if not ended or not analysis.run.ending.is_finished:
+        save_numbers = [number for number, _ in analysis.history.select_events(FileSaved)]
+    if not save_numbers or not analysis.run.ending.is_finished:
         return None
     lost = sum(max(restart.lost_steps.values(), default=0) for restart in analysis.restarts)
-    return lost, analysis.history.time_ns(max(ended))
+    return lost, analysis.history.time_ns(max(save_numbers))
 
 
-def _began_ns(history: History, schedule_s: float) -> float | None:
+def _find_start_ns(history: History, schedule_s: float) -> float | None:
     """Return when a forecast's time begins: as places are first looked for, or at `fit()`."""
-    states = history.of(ControllerState)
+    states = history.select_events(ControllerState)
     scheduling = next((number for number, event in states if event.state == SCHEDULING), None)
     if scheduling is not None:
         return history.time_ns(scheduling)
-    calls = not facts_seen(history).lacks_part("call")
-    seen = history.of(FitCalled) if calls else history.of(WorkerGroupStarted)
-    began = next((number for number, _ in seen), None)
-    return None if began is None else history.time_ns(began) - (0 if calls else 1e9 * schedule_s)
+    calls = not find_launcher_facts(history).lacks_part("call")
+    start_events = (
+        history.select_events(FitCalled) if calls else history.select_events(WorkerGroupStarted)
+    )
+    start_number = next((number for number, _ in start_events), None)
+    if start_number is None:
+        return None
+    return history.time_ns(start_number) - (0 if calls else 1e9 * schedule_s)
 
 
 def lead_s(history: History, schedule_s: float) -> float:
     """Return the seconds of a run, and of its time limit, before the forecast's time begins."""
-    began_ns = _began_ns(history, schedule_s)
+    began_ns = _find_start_ns(history, schedule_s)
     return 0.0 if began_ns is None else (began_ns - history.time_ns(0)) / 1e9
 
 
 # -- runs with faults at known places -----------------------------------------------------------
 
-_LUCK = np.array([packed_luck(0.0, 1.0, 0.0, 1.0)], dtype=np.uint64)  # hit, without notice
+_LUCK = np.array([pack_luck(0.0, 1.0, 0.0, 1.0)], dtype=np.uint64)  # hit, without notice
 _FOR_EVER_S = 1e12
 
 
-def validated(question: Question, analyses: Sequence[RunAnalysis]) -> Validation:
+def validate_runs(question: Question, analyses: Sequence[RunAnalysis]) -> Validation:
     """Compare predicted and measured attempts, lost steps, finish times and goodput.
 
     `question` holds the costs and the length of the recorded job. Only finished runs
@@ -171,51 +181,59 @@ def validated(question: Question, analyses: Sequence[RunAnalysis]) -> Validation
         _row(name, unit, [(getattr(p, field), getattr(m, field)) for p, m in pairs])
         for name, unit, field in FIGURES
     )
-    what = f"{len(pairs)} recorded runs, given the steps after which each had its fault"
-    return Validation(what, rows)
+    description = f"{len(pairs)} recorded runs, given the steps after which each had its fault"
+    return Validation(description, rows)
 
 
 def _row(name: str, unit: str, pairs: Sequence[tuple[float, float]]) -> FigureComparison:
     """Compare in pairs: the prediction's interval is that of its errors."""
-    error = mean_of([measured - predicted for predicted, measured in pairs])
+    error = bootstrap_mean([measured - predicted for predicted, measured in pairs])
     value = fmean(predicted for predicted, _ in pairs)
     low, high = value + error.low - error.value, value + error.high - error.value
-    measured = mean_of([measured for _, measured in pairs])
+    measured = bootstrap_mean([measured for _, measured in pairs])
     return FigureComparison(name, unit, len(pairs), Estimate(value, low, high), measured)
 
 
 def _pair(question: Question, analysis: RunAnalysis) -> tuple[RunFigures, RunFigures] | None:
-    attempts, costs, whole = analysis.run.attempts, question.known_costs, _whole(analysis)
-    if whole is None or not analysis.restarts or not attempts[0].steps:
+    attempts, costs, completion = (
+        analysis.run.attempts,
+        question.required_costs,
+        _find_completion(analysis),
+    )
+    if completion is None or not analysis.restarts or not attempts[0].steps:
         return None
     if any(injection.is_preemption for injection in analysis.injections):
         return None
     # The model's clock begins before the first start; the record's is aligned with it at step 1.
     first_s = analysis.history.time_ns(attempts[0].steps[0].number) / 1e9
-    lost, end_ns = whole
+    lost, end_ns = completion
     finish_s = end_ns / 1e9 - (first_s - costs.begin_s - costs.step_s)
     measured = RunFigures(len(attempts), lost, finish_s, question.work_s / finish_s)
     ranks = (Counter(step.rank for step in attempt.steps) for attempt in attempts[:-1])
-    return predicted(question, [max(done.values(), default=0) for done in ranks]), measured
+    return predict_run(
+        question, [max(rank_counts.values(), default=0) for rank_counts in ranks]
+    ), measured
 
 
-def predicted(question: Question, struck: Sequence[int]) -> RunFigures:
+def predict_run(question: Question, fault_steps: Sequence[int]) -> RunFigures:
     """Return the model's figures of a job whose attempts end by a fault after so many steps each.
 
     Nodes are available. A rank at the place of an op is held until all reports before it
     are committed, so the model waits for that as well.
     """
-    costs, every = question.known_costs, question.job.checkpoint_every_steps
-    asked = changed(without_limits(question), {"job.min_nodes": None, "job.spare_nodes": 0})
-    nodes = np.array([asked.job.nodes])
-    runs = SimulatedRuns([asked], nodes, [_FOR_EVER_S])
-    for steps in struck:
-        saved_s = steps // every * (question.interval_s + question.stop_s)
-        committed_s = saved_s + (question.behind_s if saved_s else 0.0)
-        trained_s = max(saved_s + steps % every * costs.step_s, committed_s)
-        runs.pass_to(runs.ready_s + trained_s)
-        runs.meet(nodes, np.array([1]), _LUCK, None)
-    runs.pass_to(np.array([_FOR_EVER_S]))
+    costs, save_interval = question.required_costs, question.job.checkpoint_every_steps
+    unlimited_question = change_question(
+        remove_limits(question), {"job.min_nodes": None, "job.spare_nodes": 0}
+    )
+    nodes = np.array([unlimited_question.job.nodes])
+    runs = SimulatedRuns([unlimited_question], nodes, [_FOR_EVER_S])
+    for steps in fault_steps:
+        saved_s = steps // save_interval * (question.interval_s + question.stop_s)
+        committed_s = saved_s + (question.commit_delay_s if saved_s else 0.0)
+        trained_s = max(saved_s + steps % save_interval * costs.step_s, committed_s)
+        runs.advance(runs.ready_s + trained_s)
+        runs.apply_change(nodes, np.array([1]), _LUCK, None)
+    runs.advance(np.array([_FOR_EVER_S]))
     end_s, lost = float(runs.end_s[0]), float(runs.lost_steps[0])
     return RunFigures(1 + int(runs.restarts[0]), lost, end_s, question.work_s / end_s)
 
@@ -226,21 +244,21 @@ RUNS = 1_000  # for each set of costs
 _HORIZON = 200  # times the work
 
 
-def question_of_validation(question: Question, market: Market, *, pool: int) -> Question:
+def build_validation_question(question: Question, market: Market, *, pool: int) -> Question:
     """Return the question of the runs: no goal, unlimited retries, this market.
 
     Their saves were timed around any kind of `report()`: the time after it is behind training.
     """
     values = {
-        "settings.checkpoint_upload_mode": question.settings.uploads_beside,
+        "settings.checkpoint_upload_mode": question.settings.background_upload_mode,
         "market": market.model_dump(mode="json"),
         "goal": {},
         "job.spare_nodes": pool - question.job.nodes,
     }
-    return without_limits(changed(question, values))
+    return remove_limits(change_question(question, values))
 
 
-def compared_figures(
+def compare_figures(
     questions: Sequence[Question],
     runs: Sequence[RunFigures],
     *,
@@ -259,43 +277,49 @@ def compared_figures(
     of costs. With `spares_starts` no loss took a worker before its first step.
     """
     drawn = [
-        _figures(question, seed + n, spares_starts=spares_starts)
+        _simulate_figures(question, seed + n, spares_starts=spares_starts)
         for n, question in enumerate(questions)
     ]
-    in_time = [one["finish_s"] <= until_s for one in drawn]
+    in_time = [sample["finish_s"] <= until_s for sample in drawn]
     rows = []
-    if min(shown.sum() for shown in in_time) >= len(runs):  # else the share says it all
+    if min(is_in_time.sum() for is_in_time in in_time) >= len(runs):  # else the share says it all
         for name, unit, field in FIGURES:
-            kept = [one[field][shown] for one, shown in zip(drawn, in_time, strict=True)]
-            rows.append(_compared(name, unit, kept, [getattr(run, field) for run in runs]))
+            timely_values = [
+                sample[field][is_in_time] for sample, is_in_time in zip(drawn, in_time, strict=True)
+            ]
+            rows.append(
+                _compare_figure(name, unit, timely_values, [getattr(run, field) for run in runs])
+            )
     if math.isfinite(until_s):
         ended = [*[1.0] * len(runs), *[0.0] * cut_off]
-        finished = [shown.astype(np.float64) for shown in in_time]
-        share = _compared(f"finished in {until_s:.0f} s", "", finished, ended)
+        finished = [is_in_time.astype(np.float64) for is_in_time in in_time]
+        share = _compare_figure(f"finished in {until_s:.0f} s", "", finished, ended)
         rows.append(replace(share, inside=None))  # a run finishes or not: it has no spread
     return tuple(rows)
 
 
-def _figures(question: Question, seed: int, *, spares_starts: bool) -> dict[str, Floats]:
+def _simulate_figures(question: Question, seed: int, *, spares_starts: bool) -> dict[str, Floats]:
     horizon_s = _HORIZON * question.work_s
-    seen = simulate(
+    outcomes = simulate(
         question, runs=RUNS, seed=seed, horizon_s=horizon_s, jobs=1, spares_starts=spares_starts
     )
     return {
-        "attempts": 1 + seen.restarts,
-        "lost_steps": seen.lost_steps,
-        "finish_s": seen.end_s,
-        "goodput": goodput(seen),
+        "attempts": 1 + outcomes.restarts,
+        "lost_steps": outcomes.lost_steps,
+        "finish_s": outcomes.end_s,
+        "goodput": goodput(outcomes),
     }
 
 
-def _compared(
+def _compare_figure(
     name: str, unit: str, drawn: Sequence[Floats], values: Sequence[float]
 ) -> FigureComparison:
     count, all_runs = len(values), np.concatenate(drawn)
-    groups = [one[: len(one) // count * count].reshape(-1, count).mean(axis=1) for one in drawn]
+    groups = [
+        sample[: len(sample) // count * count].reshape(-1, count).mean(axis=1) for sample in drawn
+    ]
     low, high = np.quantile(np.concatenate(groups), [0.025, 0.975])
-    least, most = np.quantile(all_runs, [0.05, 0.95], method="inverted_cdf")
-    inside = sum(bool(least <= value <= most) for value in values) / count
+    low_limit, high_limit = np.quantile(all_runs, [0.05, 0.95], method="inverted_cdf")
+    inside = sum(bool(low_limit <= value <= high_limit) for value in values) / count
     predicted = Estimate(float(all_runs.mean()), float(low), float(high))
-    return FigureComparison(name, unit, count, predicted, mean_of(values), inside)
+    return FigureComparison(name, unit, count, predicted, bootstrap_mean(values), inside)

@@ -8,11 +8,11 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Self
 
-from chaos.declared import TOKEN_ENV
+from chaos.declaration import TOKEN_ENV
 from chaos.faults.order import Order
 from chaos.faults.world import Target
 from chaos.model.event import Committed, FailureDecided
-from chaos.plugins import EXTENSIONS_ENV, OFF
+from chaos.plugins import EXTENSIONS_ENV, EXTENSIONS_OFF
 from chaos.run.directory import RunDirectory
 from chaos.run.metadata import OURS, VARIABLES
 
@@ -42,13 +42,13 @@ class ControllerPort(ABC):
     def ask(self, question: str, *arguments: object) -> Any:  # the question's answer
         """Return the answer to a question."""
 
-    def tell(self, question: str, *arguments: object) -> None:
+    def send(self, question: str, *arguments: object) -> None:
         """Send a question without an answer; waits no longer than the transport must."""
         self.ask(question, *arguments)
 
-    def next_attempt(self, known: int) -> int:
+    def next_attempt(self, attempt_count: int) -> int:
         """Return the number of the attempt that begins now; so many are known to its driver."""
-        return int(self.ask("next_attempt", known))
+        return int(self.ask("next_attempt", attempt_count))
 
     def group_started(self, group: Mapping[int, tuple[Target, Any]]) -> None:
         """Report the worker of each rank, with Ray's handle to it."""
@@ -56,11 +56,11 @@ class ControllerPort(ABC):
 
     def group_launched(self, attempt: int) -> None:
         """Report that every rank of an attempt has begun its train function."""
-        self.tell("group_launched", attempt)
+        self.send("group_launched", attempt)
 
     def rendezvous_hosted(self, port: int) -> None:
         """Report the port at which an agent of torchrun hosts the rendezvous."""
-        self.tell("rendezvous_hosted", port)
+        self.send("rendezvous_hosted", port)
 
     def rendezvous_port(self) -> int:
         """Wait for and return the port of the rendezvous."""
@@ -84,14 +84,14 @@ class ControllerPort(ABC):
 
     def began(self, attempt: int, rank: int) -> None:
         """Report that a rank that torchrun started begins the job's script."""
-        self.tell("began", attempt, rank)
+        self.send("began", attempt, rank)
 
     def committed(self, event: Committed) -> None:
-        self.tell("committed", event)
+        self.send("committed", event)
 
     def failure_decided(self, event: FailureDecided) -> None:
         """Report Ray's decision about a failure."""
-        self.tell("failure_decided", event)
+        self.send("failure_decided", event)
 
     def may_poll(self) -> None:
         """Wait until Ray's controller may poll its workers again."""
@@ -122,8 +122,8 @@ class ControllerPort(ABC):
 
     def live_nodes(self) -> list[str] | None:
         """Return the nodes that are neither lost nor announced to be; None: no fault takes any."""
-        found: list[str] | None = self.ask("live_nodes")
-        return found
+        node_ids: list[str] | None = self.ask("live_nodes")
+        return node_ids
 
     def draining(self) -> dict[str, int]:
         """Return the nodes that were announced to be lost, with deadlines (unix ms)."""
@@ -147,8 +147,8 @@ class Unattended(ControllerPort):
     def ask(self, question: str, *arguments: object) -> Any:  # None
         del question, arguments
 
-    def next_attempt(self, known: int) -> int:
-        return known
+    def next_attempt(self, attempt_count: int) -> int:
+        return attempt_count
 
 
 @dataclass(frozen=True)
@@ -168,26 +168,26 @@ class RunAddress:
             directory=Path(os.environ[DIRECTORY_ENV]),
             token=os.environ[TOKEN_ENV],
             controller=os.environ[CONTROLLER_ENV],
-            metadata=metadata_variables(),
+            metadata=find_metadata_variables(),
         )
 
-    def as_env(self) -> dict[str, str]:
+    def build_variables(self) -> dict[str, str]:
         return {
             DIRECTORY_ENV: str(self.directory),
             TOKEN_ENV: self.token,
             CONTROLLER_ENV: self.controller,
-            EXTENSIONS_ENV: OFF,
+            EXTENSIONS_ENV: EXTENSIONS_OFF,
             **self.metadata,
         }
 
     def run_directory(self) -> RunDirectory:
         """Return the folder for this process's files (see `ControllerPort`)."""
-        return self._port().run_directory(self)
+        return self._find_port().run_directory(self)
 
     def connect(self) -> ControllerPort:
-        return self._port()(self.controller.partition(":")[2])
+        return self._find_port()(self.controller.partition(":")[2])
 
-    def _port(self) -> type[ControllerPort]:
+    def _find_port(self) -> type[ControllerPort]:
         # By name, and imported here: a worker of torchrun needs no Ray, and has none to import.
         port: type[ControllerPort] = resolve_name(_PORTS[self.controller.partition(":")[0]])
         return port
@@ -200,7 +200,7 @@ _PORTS = {
 }
 
 
-def metadata_variables() -> dict[str, str]:
+def find_metadata_variables() -> dict[str, str]:
     """Return the variables of the run's metadata service in this process; none if it has none."""
     if OURS not in os.environ:
         return {}

@@ -18,15 +18,15 @@ class Cursor:
     #: optimizer steps since the last report
     step: int = 0
 
-    def who(self) -> dict[str, int]:
+    def rank_fields(self) -> dict[str, int]:
         return {"attempt": self.attempt, "rank": self.rank}
 
-    def numbers(self) -> tuple[int, int, int]:
+    def place_key(self) -> tuple[int, int, int]:
         """Return attempt, epoch and step: the place that all ranks share."""
         return self.attempt, self.epoch, self.step
 
-    def place(self) -> dict[str, int]:
-        return {**self.who(), "epoch": self.epoch, "step": self.step}
+    def place_fields(self) -> dict[str, int]:
+        return {**self.rank_fields(), "epoch": self.epoch, "step": self.step}
 
 
 class TimeSpent:
@@ -49,21 +49,21 @@ class TimeSpent:
             self.spent_ns += self._now_ns() - self._start_ns
 
 
-class Cost:
-    """The time of the probe itself since `begin_anew`, without waits at gates.
+class ProbeCost:
+    """The time of the probe itself since `reset`, without waits at gates.
 
-    A span `on_state` must lie within one of `watching`.
+    A span `state_time` must lie within one of `watch_time`.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
         now_ns = (clock or SystemClock()).now_ns
-        self.watching = TimeSpent(now_ns)
-        self.on_state = TimeSpent(now_ns)
-        self.steps = 0
+        self.watch_time = TimeSpent(now_ns)
+        self.state_time = TimeSpent(now_ns)
+        self.step_count = 0
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Count from zero; an open span continues."""
-        self.watching.spent_ns = self.on_state.spent_ns = self.steps = 0
+        self.watch_time.spent_ns = self.state_time.spent_ns = self.step_count = 0
 
 
 @dataclass(frozen=True)
@@ -72,5 +72,5 @@ class Recorder:
 
     cursor: Cursor
     write: Callable[[AnyEvent], object]
-    failed: Callable[[str, Exception], None]
-    cost: Cost = field(default_factory=Cost)
+    report_failure: Callable[[str, Exception], None]
+    cost: ProbeCost = field(default_factory=ProbeCost)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from chaos.model.event import SavedPart
-from chaos.probe.state.content import counts_of, elements_of, parts_of
+from chaos.probe.state.content import count_elements, find_counts, list_parts
 from chaos.run.file_digest import file_digest
 
 Stored: TypeAlias = tuple[str, int]  # the digest of a file, and its bytes
@@ -16,7 +16,7 @@ Stored: TypeAlias = tuple[str, int]  # the digest of a file, and its bytes
 BESIDE_MAX = 256
 
 
-class Content(NamedTuple):
+class FileContent(NamedTuple):
     """The entries of a file, and what is counted in it."""
 
     parts: tuple[SavedPart, ...] = ()
@@ -25,18 +25,18 @@ class Content(NamedTuple):
     elements: int | None = None
 
 
-def real_path(path: Path | str) -> Path:
+def resolve_links(path: Path | str) -> Path:
     """Return a path without links, by which a file is known whatever path it is opened by."""
     return Path(os.path.realpath(path))
 
 
-def in_folder(path: str) -> str:
+def resolve_folder(path: str) -> str:
     """Return the path of a name in a folder, also of a link: it is renamed or removed itself."""
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - the paths are strings
 
 
-def beside(paths: Iterable[str]) -> set[str]:
+def find_neighbours(paths: Iterable[str]) -> set[str]:
     """Return the files in the folders of these, where a folder is of one save, by its number.
 
     A mark that a save is whole may be written as its writer ends, which is not seen.
@@ -51,13 +51,13 @@ def beside(paths: Iterable[str]) -> set[str]:
     }
 
 
-def bytes_of(path: Path) -> Stored:
+def digest_file(path: Path) -> Stored:
     """Return the digest of a file, and its bytes."""
     return file_digest(path), path.stat().st_size
 
 
-def content_of(what: Any) -> Content:  # whatever is saved
+def extract_content(value: Any) -> FileContent:  # whatever is saved
     """Return the entries of what is saved, and the counts in it."""
-    if what is None:
-        return Content()
-    return Content(parts_of(what), counts_of(what), elements_of(what))
+    if value is None:
+        return FileContent()
+    return FileContent(list_parts(value), find_counts(value), count_elements(value))

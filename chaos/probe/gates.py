@@ -19,7 +19,7 @@ from chaos.faults.order import Order
 from chaos.faults.world import Target
 from chaos.model.event import Committed, FailureDecided
 from chaos.probe.address import ControllerPort
-from chaos.processes.wire import exactly
+from chaos.processes.wire import receive_exactly
 
 _LENGTH = struct.Struct(">I")
 _CREDENTIALS = struct.Struct("3i")  # pid, user, group
@@ -72,19 +72,21 @@ class GateConnection:
         """Return the answer to one of `QUESTIONS`; raises `EOFError` if the harness is gone."""
         _, answer = QUESTIONS[question]
         self._send([question, arguments])
-        return msgspec.msgpack.decode(self._received(), type=answer)
+        return msgspec.msgpack.decode(self._receive_message(), type=answer)
 
-    def asked(self) -> tuple[str, tuple[Any, ...]]:
+    def receive_question(self) -> tuple[str, tuple[Any, ...]]:
         """Return the next question and its arguments; raises `EOFError` at the end.
 
         Raises `msgspec.DecodeError` for a message that is none of `QUESTIONS`.
         """
-        question, raw = msgspec.msgpack.decode(self._received(), type=tuple[str, msgspec.Raw])
+        question, raw = msgspec.msgpack.decode(
+            self._receive_message(), type=tuple[str, msgspec.Raw]
+        )
         if question not in QUESTIONS:
             raise msgspec.DecodeError(f"there is no question {question!r}")
         arguments, _ = QUESTIONS[question]
-        found: tuple[Any, ...] = msgspec.msgpack.decode(raw, type=arguments)
-        return question, found
+        values: tuple[Any, ...] = msgspec.msgpack.decode(raw, type=arguments)
+        return question, values
 
     def answer(self, value: Any) -> None:  # of the type in `QUESTIONS`
         self._send(value)
@@ -96,11 +98,11 @@ class GateConnection:
         body = msgspec.msgpack.encode(message)
         self._end.sendall(_LENGTH.pack(len(body)) + body)
 
-    def _received(self) -> bytes:
-        (length,) = _LENGTH.unpack(exactly(self._end, _LENGTH.size))
+    def _receive_message(self) -> bytes:
+        (length,) = _LENGTH.unpack(receive_exactly(self._end, _LENGTH.size))
         if length > LENGTH_MAX:
             raise msgspec.DecodeError(f"{length} bytes are more than any question has")
-        return exactly(self._end, length)
+        return receive_exactly(self._end, length)
 
 
 def listen(name: str) -> socket.socket:

@@ -17,16 +17,16 @@ from chaos.faults.delayed_visibility import DelayedVisibility
 from chaos.faults.fail_upload import FailUpload
 from chaos.faults.lose_answer import LoseAnswer
 from chaos.faults.slow_upload import SlowUpload
-from chaos.model.objects import bucket_and_key, object_path
-from chaos.model.places import Place
+from chaos.model.objects import build_object_path, split_object_path
+from chaos.model.places import TrainingPlace
 from chaos.model.plan import Op
-from chaos.probe.job_code import running_line
+from chaos.probe.job_code import find_running_line
 from chaos.probe.job_files import JobFiles
-from chaos.probe.open_watch import Opening, Operation
+from chaos.probe.open_watch import FileOperation, OpenedFile
 from chaos.probe.process_identity import HERE
 from chaos.probe.storage_faults import StorageInjector
-from chaos.probe.stores import Call, Loses, Request, Steps, plainly
-from chaos.probe.written import surround
+from chaos.probe.stores import ClientCall, Loses, Steps, StoreRequest, make_call
+from chaos.probe.write_ledger import set_call_handler
 from chaos.run.file_digest import WHOLE_MAX, stream_digest
 
 _PUTS = {
@@ -37,125 +37,135 @@ _PUTS = {
 
 
 class JobObjects:
-    """The objects of one rank. `now` is the place of training, for a client's own thread."""
+    """The objects of one rank. `find_place` returns that of training, for a client's own thread."""
 
     def __init__(
         self,
         files: JobFiles,
-        now: Callable[[], Place],
+        find_place: Callable[[], TrainingPlace],
         faults: StorageInjector,
-        failed: Callable[[str, Exception], None],
+        report_failure: Callable[[str, Exception], None],
     ) -> None:
         self._files = files
-        self._saves, self._guarded = files.saves, files.guarded
-        self._now = now
+        self._saves, self._record_safely = files.saves, files.record_safely
+        self._find_place = find_place
         self._faults = faults
-        self._failed = failed
-        self._read: set[tuple[str, str]] = set()
-        self._acts: Mapping[str, Callable[[Call], Steps]] = {
-            **dict.fromkeys(_PUTS, self._puts),
-            "DeleteObject": self._removes,
-            "DeleteObjects": self._removes,
-            "GetObject": self._gets,
-            "ListObjects": self._lists,
-            "ListObjectsV2": self._lists,
+        self._report_failure = report_failure
+        self._read_objects: set[tuple[str, str]] = set()
+        self._handlers: Mapping[str, Callable[[ClientCall], Steps]] = {
+            **dict.fromkeys(_PUTS, self._handle_put),
+            "DeleteObject": self._handle_removal,
+            "DeleteObjects": self._handle_removal,
+            "GetObject": self._handle_get,
+            "ListObjects": self._handle_listing,
+            "ListObjectsV2": self._handle_listing,
         }
 
     def watch(self) -> None:
         """Follow the calls of this process from now on."""
-        surround(self._around)
+        set_call_handler(self._handle_call)
 
-    def _around(self, call: Call) -> Steps:
-        is_here = self._files.opened.is_here()
-        act = self._acts.get(call.operation, plainly) if is_here else plainly
-        return (yield from act(call))
+    def _handle_call(self, call: ClientCall) -> Steps:
+        is_job_thread = self._files.opened_files.is_job_thread()
+        handler = self._handlers.get(call.operation, make_call) if is_job_thread else make_call
+        return (yield from handler(call))
 
     # -- writing -----------------------------------------------------------------------------
 
-    def _puts(self, call: Call) -> Steps:
-        path, copied = call.path, call.params.get("CopySource", "")
-        to = copied if isinstance(copied, str) else object_path(copied["Bucket"], copied["Key"])
-        place = self._stops(call, path, to)
-        content = yield from self._sent(call)
+    def _handle_put(self, call: ClientCall) -> Steps:
+        path, copy_source = call.path, call.params.get("CopySource", "")
+        source_path = (
+            copy_source
+            if isinstance(copy_source, str)
+            else build_object_path(copy_source["Bucket"], copy_source["Key"])
+        )
+        place = self._stop_before_request(call, path, source_path)
+        content = yield from self._find_body(call)
         if content is not None:
-            self._begins(path, place, content)
-        HERE.upload += 1
-        due = list(self._faults.due(path))
-        answer = yield self._with_faults(call, path, due)
+            self._record_begin(path, place, content)
+        HERE.upload_count += 1
+        planned_faults = list(self._faults.find_faults(path))
+        answer = yield self._build_request(call, path, planned_faults)
         if content is None:
-            content = yield from self._content(path)
+            content = yield from self._fetch_content(path)
         if content is not None:
-            self._is_there(path, place, content)
+            self._record_object(path, place, content)
         return answer
 
-    def _removes(self, call: Call) -> Steps:
+    def _handle_removal(self, call: ClientCall) -> Steps:
         for path in call.paths:
-            self._stops(call, path)
+            self._stop_before_request(call, path)
         return (yield call.request)
 
-    def _stops(self, call: Call, path: str, to: str = "") -> Place:
+    def _stop_before_request(
+        self, call: ClientCall, path: str, source_path: str = ""
+    ) -> TrainingPlace:
         """Stop at an op whose place is before a request; return the place of the request."""
         # A client of asyncio has a thread of its own, which serves all of training, and the
         # thread that trains waits for it.
-        place = self._now() if call.is_async else self._files.thread_places.place()
+        place = self._find_place() if call.is_async else self._files.thread_places.find_work_place()
         moment: Any = _PUTS.get(call.operation, "removing")
-        with self._files.quietly():
-            self._files.opened.operates(Operation(moment, path, place, to))
+        with self._files.pause_watch():
+            self._files.opened_files.add_operation(FileOperation(moment, path, place, source_path))
         if moment == "removing":
-            self._guarded("files", lambda: self._saves.drop(path))
+            self._record_safely("files", lambda: self._saves.record_removal(path))
         return place
 
-    def _begins(self, path: str, place: Place, content: bytes) -> None:
+    def _record_begin(self, path: str, place: TrainingPlace, content: bytes) -> None:
         """Remember an object that is about to be put: its process may end before more is known."""
-        save = self._files.save_of(path, place, digest="")
-        self._guarded("save", lambda: self._saves.begin(save))
-        self._guarded("save", lambda: self._saves.mark("size", len(content)))
+        save = self._files.build_save(path, place, digest="")
+        self._record_safely("save", lambda: self._saves.record_begin(save))
+        self._record_safely("save", lambda: self._saves.set_mark("size", len(content)))
 
-    def _is_there(self, path: str, place: Place, content: bytes) -> None:
+    def _record_object(self, path: str, place: TrainingPlace, content: bytes) -> None:
         """Record an object as a file of these bytes would be."""
-        opening = Opening(path, place, appends=False, thread=get_ident(), code=running_line())
-        self._guarded("save", lambda: self._record(opening, content))
+        opening = OpenedFile(
+            path, place, is_append=False, thread=get_ident(), code=find_running_line()
+        )
+        self._record_safely("save", lambda: self._record_bytes(opening, content))
 
-    def _record(self, opening: Opening, content: bytes) -> None:
+    def _record_bytes(self, opening: OpenedFile, content: bytes) -> None:
         name = f"object-{os.getpid()}-{get_ident()}{PurePosixPath(opening.path).suffix}"
-        copy = self._saves.scratch(name)
+        copy = self._saves.make_scratch_path(name)
         copy.write_bytes(content)
         try:
-            self._files.stored(opening, opening.path, copy, None)
+            self._files.record_bytes(opening, opening.path, copy, None)
         finally:
             copy.unlink()
-        self._files.tell_operations()
+        self._files.report_operations()
 
-    def _with_faults(self, call: Call, path: str, due: list[tuple[Op, Any]]) -> Request:
-        delay_s, loses = 0.0, None
-        for op, fault in due:
+    def _build_request(
+        self, call: ClientCall, path: str, planned_faults: list[tuple[Op, Any]]
+    ) -> StoreRequest:
+        delay_s, loses_answer = 0.0, None
+        for op, fault in planned_faults:
             match fault:
                 case FailUpload():
-                    self._faults.record(op, path, "raised", f"raised `{fault.error}`")
-                    raise _refused(call.operation, fault.error)
+                    self._faults.record_effect(op, path, "raised", f"raised `{fault.error}`")
+                    raise _build_refusal(call.operation, fault.error)
                 case SlowUpload(delay_s=float(wait_s)):
-                    self._faults.record(op, path, "delayed", f"waits {wait_s:g} s")
+                    self._faults.record_effect(op, path, "delayed", f"waits {wait_s:g} s")
                     delay_s += wait_s
                 case LoseAnswer():
-                    loses = self._losing(op, fault, path)
+                    loses_answer = self._build_answer_loss(op, fault, path)
                 case DelayedVisibility():
                     self._faults.hide(op, path)
                 case _:  # refused for such a place when the plan was made
                     pass
-        return Request(call.operation, call.params, loses=loses, delay_s=delay_s)
+        return StoreRequest(call.operation, call.params, loses_answer=loses_answer, delay_s=delay_s)
 
-    def _losing(self, op: Op, fault: LoseAnswer, path: str) -> Loses:
-        left = iter(range(fault.times))
+    def _build_answer_loss(self, op: Op, fault: LoseAnswer, path: str) -> Loses:
+        remaining = iter(range(fault.times))
 
-        def loses() -> bool:
-            if next(left, None) is None:
+        def loses_answer() -> bool:
+            if next(remaining, None) is None:
                 return False
-            self._faults.record(op, path, "raised", "did it, and its answer was lost")
+            self._faults.record_effect(op, path, "raised", "did it, and its answer was lost")
             return True
 
-        return loses
+        return loses_answer
 
-    def _sent(self, call: Call) -> Steps:
+    def _find_body(self, call: ClientCall) -> Steps:
         """Return the bytes that a call sends, if they are at hand."""
         yield from ()
         body = call.params.get("Body")
@@ -163,83 +173,89 @@ class JobObjects:
 
     # -- reading -----------------------------------------------------------------------------
 
-    def _gets(self, call: Call) -> Steps:
+    def _handle_get(self, call: ClientCall) -> Steps:
         answer = yield call.request
         try:
-            size, tag = _size_of(answer), str(answer.get("ETag"))
-            is_to_look = self._files.opened.is_reading and (call.path, tag) not in self._read
-            if is_to_look and self._saves.has("size", size):
-                self._read.add((call.path, tag))
-                content = yield from self._content(call.path)
+            size, tag = _find_whole_size(answer), str(answer.get("ETag"))
+            is_to_look = (
+                self._files.opened_files.is_reading and (call.path, tag) not in self._read_objects
+            )
+            if is_to_look and self._saves.has_mark("size", size):
+                self._read_objects.add((call.path, tag))
+                content = yield from self._fetch_content(call.path)
                 if content is not None:
-                    self._is_read(call.path, content)
+                    self._record_reading(call.path, content)
         except InjectedError:
             raise
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the job's call
-            self._failed("load", error)
+            self._report_failure("load", error)
         return answer
 
-    def _is_read(self, path: str, content: bytes) -> None:
+    def _record_reading(self, path: str, content: bytes) -> None:
         """Look at an object that is being read; stop at an op inside its load."""
         digest = stream_digest(io.BytesIO(content))
-        self._guarded("load", lambda: self._files.loads.reading_bytes(path, digest))
+        self._record_safely("load", lambda: self._files.load_recorder.record_bytes(path, digest))
 
-    def _content(self, path: str) -> Steps:
+    def _fetch_content(self, path: str) -> Steps:
         """Return the bytes of an object, as the store has them; None where that is too many."""
-        bucket, key = bucket_and_key(path)
-        where = {"Bucket": bucket, "Key": key}
+        bucket, key = split_object_path(path)
+        object_key = {"Bucket": bucket, "Key": key}
         try:
-            head = yield Request("HeadObject", where)
+            head = yield StoreRequest("HeadObject", object_key)
             if head["ContentLength"] > WHOLE_MAX:
                 return None
-            answer = yield Request("GetObject", where, reads=True)
+            answer = yield StoreRequest("GetObject", object_key, needs_body=True)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the job's call
-            self._failed("files", error)
+            self._report_failure("files", error)
             return None
         return answer["Body"]
 
-    def _lists(self, call: Call) -> Steps:
+    def _handle_listing(self, call: ClientCall) -> Steps:
         """Make a listing, without the objects that a fault hides and folders that hold no other."""
         answer = yield call.request
-        found = answer.get("Contents")
-        if found:
+        entries = answer.get("Contents")
+        if entries:
             answer["Contents"] = [
-                one for one in found if not self._is_hidden(object_path(call.bucket, one["Key"]))
+                entry
+                for entry in entries
+                if not self._is_hidden(build_object_path(call.bucket, entry["Key"]))
             ]
         for folder in list(answer.get("CommonPrefixes", ())):
-            if (yield from self._is_hidden_whole(call.bucket, folder["Prefix"])):
+            if (yield from self._is_folder_hidden(call.bucket, folder["Prefix"])):
                 answer["CommonPrefixes"].remove(folder)
         if "KeyCount" in answer:
-            left = (answer.get(part, ()) for part in ("Contents", "CommonPrefixes"))
-            answer["KeyCount"] = sum(map(len, left))
+            listed_entries = (answer.get(part, ()) for part in ("Contents", "CommonPrefixes"))
+            answer["KeyCount"] = sum(map(len, listed_entries))
         return answer
 
-    def _is_hidden_whole(self, bucket: str, prefix: str) -> Steps:
-        where = object_path(bucket, prefix)
-        hidden = [path for path in self._faults.hidden() if path.startswith(where)]
-        if not hidden:
+    def _is_folder_hidden(self, bucket: str, prefix: str) -> Steps:
+        folder_path = build_object_path(bucket, prefix)
+        hidden_paths = [
+            path for path in self._faults.list_hidden_paths() if path.startswith(folder_path)
+        ]
+        if not hidden_paths:
             return False
-        most = len(hidden) + 1
-        inside = yield Request(
-            "ListObjectsV2", {"Bucket": bucket, "Prefix": prefix, "MaxKeys": most}
+        keys_max = len(hidden_paths) + 1
+        listing = yield StoreRequest(
+            "ListObjectsV2", {"Bucket": bucket, "Prefix": prefix, "MaxKeys": keys_max}
         )
-        names = {object_path(bucket, one["Key"]) for one in inside.get("Contents", ())}
-        return names <= set(hidden) and all(map(self._is_hidden, hidden))
+        names = {build_object_path(bucket, entry["Key"]) for entry in listing.get("Contents", ())}
+        return names <= set(hidden_paths) and all(map(self._is_hidden, hidden_paths))
 
     def _is_hidden(self, path: str) -> bool:
-        op = self._faults.turned_away(path)
+        op = self._faults.find_hiding_op(path)
         if op is not None:
-            self._faults.record(op, path, "raised", "was not in a listing yet")
+            self._faults.record_effect(op, path, "raised", "was not in a listing yet")
         return op is not None
 
 
-def _size_of(answer: Mapping[str, Any]) -> int:
+def _find_whole_size(answer: Mapping[str, Any]) -> int:
     """Return the bytes of the whole object, of which the answer may have a part."""
-    whole = str(answer.get("ContentRange", "")).rpartition("/")[2]
-    return int(whole) if whole.isdigit() else int(answer["ContentLength"])
+    size_text = str(answer.get("ContentRange", "")).rpartition("/")[2]
+    return int(size_text) if size_text.isdigit() else int(answer["ContentLength"])
 
 
-def _refused(operation: str, text: str) -> Exception:
+def _build_refusal(operation: str, text: str) -> Exception:
     from botocore.exceptions import ClientError
 
     answer = {

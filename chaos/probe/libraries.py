@@ -37,7 +37,7 @@ MODULES = frozenset(
 _WATCHED = "_chaos_watches"
 
 
-def unwatched(libraries: Sequence[str], name: str = "") -> Iterator[Any]:
+def take_unwatched_classes(libraries: Sequence[str], name: str = "") -> Iterator[Any]:
     """Yield each library's class of this name (dotted, below the library), and mark it.
 
     Without a name it is the library itself: a module is an attribute of its package only after
@@ -54,49 +54,49 @@ def unwatched(libraries: Sequence[str], name: str = "") -> Iterator[Any]:
             yield cls
 
 
-def watch_rounds(begins: Callable[[Any], None], done: Callable[[], None]) -> None:
-    """Call `begins` with the booster before each round from now on, and `done` after it."""
-    for booster in unwatched(BOOSTING, "Booster"):
-        _watch_booster(booster, begins, done)
+def watch_rounds(on_begin: Callable[[Any], None], on_end: Callable[[], None]) -> None:
+    """Call `on_begin` with the booster before each round from now on, and `on_end` after it."""
+    for booster in take_unwatched_classes(BOOSTING, "Booster"):
+        _watch_booster(booster, on_begin, on_end)
 
 
 def _watch_booster(
-    booster: Any, begins: Callable[[Any], None], done: Callable[[], None]
+    booster: Any, on_begin: Callable[[Any], None], on_end: Callable[[], None]
 ) -> None:  # a class
     original: Callable[..., Any] = booster.update
 
     @functools.wraps(original)
     def update(self: Any, *args: Any, **kwargs: Any) -> Any:
-        begins(self)
+        on_begin(self)
         result = original(self, *args, **kwargs)
-        done()
+        on_end()
         return result
 
     booster.update = update
 
 
-def watch_batches(begins: Callable[[Any], None], done: Callable[[], None]) -> None:
-    """Call `begins` with the model before each batch from now on, and `done` after it."""
-    for told in unwatched(KERAS, "callbacks.CallbackList"):
-        _watch_callbacks(told, begins, done)
+def watch_batches(on_begin: Callable[[Any], None], on_end: Callable[[], None]) -> None:
+    """Call `on_begin` with the model before each batch from now on, and `on_end` after it."""
+    for callback_list in take_unwatched_classes(KERAS, "callbacks.CallbackList"):
+        _watch_callbacks(callback_list, on_begin, on_end)
 
 
 def _watch_callbacks(
-    told: Any, begins: Callable[[Any], None], done: Callable[[], None]
+    callback_list: Any, on_batch_begin: Callable[[Any], None], on_batch_end: Callable[[], None]
 ) -> None:  # a class
-    on_begin: Callable[..., None] = told.on_train_batch_begin
-    on_end: Callable[..., None] = told.on_train_batch_end
+    original_begin: Callable[..., None] = callback_list.on_train_batch_begin
+    original_end: Callable[..., None] = callback_list.on_train_batch_end
 
-    @functools.wraps(on_begin)
+    @functools.wraps(original_begin)
     def begin(self: Any, *args: Any, **kwargs: Any) -> None:
-        on_begin(self, *args, **kwargs)
+        original_begin(self, *args, **kwargs)
         model = getattr(self, "model", None)  # a list that a job makes by hand may have none
         if model is not None:
-            begins(model)
+            on_batch_begin(model)
 
-    @functools.wraps(on_end)
+    @functools.wraps(original_end)
     def end(self: Any, *args: Any, **kwargs: Any) -> None:
-        done()
-        on_end(self, *args, **kwargs)
+        on_batch_end()
+        original_end(self, *args, **kwargs)
 
-    told.on_train_batch_begin, told.on_train_batch_end = begin, end
+    callback_list.on_train_batch_begin, callback_list.on_train_batch_end = begin, end

@@ -11,10 +11,10 @@ from typing import Any
 from chaos.errors import LoaderLostError
 
 
-def watch_loaders(changed: Callable[[int], None], started: Callable[[Any], None]) -> None:
-    """Call `changed` with the number of processes from now on, whenever a loader begins or ends.
+def watch_loaders(on_change: Callable[[int], None], on_start: Callable[[Any], None]) -> None:
+    """Call `on_change` with the number of processes from now on, whenever a loader begins or ends.
 
-    `started` is called with the iterator of a loader whose processes live as long as it does.
+    `on_start` is called with the iterator of a loader whose processes live as long as it does.
 
     torch 2.13 notes each iterator's processes, and forgets them once the iterator is done with
     them; a library with an iterator of its own does the same.
@@ -24,35 +24,36 @@ def watch_loaders(changed: Callable[[int], None], started: Callable[[Any], None]
     except ImportError:  # a job that boosts trees needs no torch
         return
     processes: dict[int, int] = {}
-    own = os.getpid()
-    begun, ended = signal_handling._set_worker_pids, signal_handling._remove_worker_pids  # noqa: SLF001
+    rank_pid = os.getpid()
+    original_begin = signal_handling._set_worker_pids  # noqa: SLF001
+    original_end = signal_handling._remove_worker_pids  # noqa: SLF001
 
-    def tell() -> None:
+    def report_count() -> None:
         # A loader's process is a fork of this one, with these functions in it; what it opens is not
         # the rank's.
-        if os.getpid() == own:
-            changed(sum(processes.values()))
+        if os.getpid() == rank_pid:
+            on_change(sum(processes.values()))
 
     def begin(loader: int, pids: Any) -> Any:  # torch's
-        result = begun(loader, pids)
+        result = original_begin(loader, pids)
         processes[loader] = len(pids)
-        tell()
+        report_count()
         iterator = sys._getframe(1).f_locals.get("self")  # noqa: SLF001 - torch passes its id alone
-        if getattr(iterator, "_persistent_workers", False) and os.getpid() == own:
-            started(iterator)
+        if getattr(iterator, "_persistent_workers", False) and os.getpid() == rank_pid:
+            on_start(iterator)
         return result
 
     def end(loader: int) -> Any:  # torch's
-        result = ended(loader)
+        result = original_end(loader)
         if processes.pop(loader, 0):
-            tell()
+            report_count()
         return result
 
     signal_handling._set_worker_pids = begin  # noqa: SLF001
     signal_handling._remove_worker_pids = end  # noqa: SLF001
 
 
-def before_loaders(begin: Callable[[Any], Callable[[], None]]) -> None:
+def watch_loader_starts(begin: Callable[[Any], Callable[[], None]]) -> None:
     """Call `begin` with each loader as its processes are about to be started.
 
     What it returns is called as soon as they are.
@@ -73,7 +74,7 @@ def before_loaders(begin: Callable[[Any], Callable[[], None]]) -> None:
 
 
 @contextlib.contextmanager
-def losses_put_off() -> Iterator[None]:
+def postpone_loader_loss() -> Iterator[None]:
     """Raise torch's error of a lost loader process after the block, as one that is the job's.
 
     torch 2.13 raises it in the handler of SIGCHLD, wherever the main thread is: while that is held
@@ -85,15 +86,15 @@ def losses_put_off() -> Iterator[None]:
     if not (is_main and callable(handler)):
         yield
         return
-    came: list[tuple[int, Any]] = []
-    signal.signal(signal.SIGCHLD, lambda number, frame: came.append((number, frame)))
+    signals: list[tuple[int, Any]] = []
+    signal.signal(signal.SIGCHLD, lambda number, frame: signals.append((number, frame)))
     try:
         yield
     finally:
         signal.signal(signal.SIGCHLD, handler)
     try:
         # Once, however many came: torch's handler looks at the processes of all loaders.
-        for number, frame in came[-1:]:
+        for number, frame in signals[-1:]:
             handler(number, frame)
     except RuntimeError as error:
         raise LoaderLostError(str(error)) from error

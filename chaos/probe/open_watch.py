@@ -17,12 +17,18 @@ from typing import Any, Literal, TypeAlias
 
 from chaos.errors import InjectedError
 from chaos.model.event import CodeLine
-from chaos.model.paths import is_below
-from chaos.model.places import Place
-from chaos.probe.job_code import running_line
+from chaos.model.paths import is_in_folder
+from chaos.model.places import TrainingPlace
+from chaos.probe.job_code import find_running_line
+from chaos.probe.object_ledger import STORES
 from chaos.probe.state.readable import is_text
-from chaos.probe.written import TRAINS, absolute, is_spared, listen, open_files
-from chaos.probe.written_objects import STORES
+from chaos.probe.write_ledger import (
+    TRAINS,
+    is_spared,
+    list_open_files,
+    resolve_event_path,
+    set_listener,
+)
 from chaos.run.clock import SystemClock
 
 # Between two looks at files that may have been closed by now, for at most `LOOKS_MAX` of them.
@@ -41,44 +47,44 @@ Operated: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class OpenedFile:
     """A file that was opened for writing, by a thread."""
 
     path: str
-    place: Place
+    place: TrainingPlace
     #: at its end, as a log is
-    appends: bool
+    is_append: bool
     thread: int
     #: while the thread that opened it made a step of training, as a memory map does that is kept;
     #: its content is of no one place
-    stays_open: bool = False
+    is_kept_open: bool = False
     #: where the job opened it
     code: CodeLine | None = None
 
     @property
-    def is_over(self) -> bool:
+    def has_returned(self) -> bool:
         """Whether the call that opens it has returned, as far as this thread can tell."""
         alive = (thread.ident for thread in threading.enumerate())
         return self.thread == threading.get_ident() or self.thread not in alive
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class FileOperation:
     """A renaming, a link, a removal, a new folder, a file written anew, or an object put."""
 
     moment: Operated
     path: str
-    place: Place
+    place: TrainingPlace
     #: the new name, or what a link leads to, or an object is copied from
-    to: str = ""
+    other_path: str = ""
 
 
-class Opened:
+class OpenedFiles:
     """The files that one rank has opened.
 
-    `is_read` is called with a path that the rank reads, `look` when files may have been closed,
-    `before` with each operation that is about to be done, and `moved` with the old path and the
-    new one, which is None for a file that is about to be removed.
+    `on_read` is called with a path that the rank reads, `on_close` when files may have been closed,
+    `on_operation` with each operation that is about to be done, and `on_move` with the old path and
+    the new one, which is None for a file that is about to be removed.
 
     Python calls the audit hook in the thread that opens a file. Nothing may be raised there but
     an injected error, and a file that chaos opens within the hook is not the job's.
@@ -86,231 +92,237 @@ class Opened:
 
     def __init__(
         self,
-        run: Path,
-        place: Callable[[], Place],
+        run_folder: Path,
+        find_place: Callable[[], TrainingPlace],
         *,
-        is_read: Callable[[Path], None],
-        look: Callable[[], None],
-        before: Callable[[Operation], None],
-        failed: Callable[[str, Exception], None],
+        on_read: Callable[[Path], None],
+        on_close: Callable[[], None],
+        on_operation: Callable[[FileOperation], None],
+        report_failure: Callable[[str, Exception], None],
     ) -> None:
-        self._run = str(run)
-        self._place = place
-        self._is_read = is_read
-        self._look = look
-        self._before = before
-        self._failed = failed
-        self._something = threading.Event()
+        self._run_folder = str(run_folder)
+        self._find_place = find_place
+        self._on_read = on_read
+        self._on_close = on_close
+        self._on_operation = on_operation
+        self._report_failure = report_failure
+        self._has_openings = threading.Event()
         self._pid = os.getpid()
-        self._within = threading.local()
-        self._written: dict[str, Opening] = {}
-        self._kept_open: dict[str, Opening] = {}
-        self._looked_at: dict[str, tuple[Opening, _State]] = {}
-        self._forgotten: set[str] = set()
-        self._done: list[Operation] = []
-        self._turn = threading.RLock()
-        self._acts: dict[str, Callable[..., None]] = {
-            "open": self._opens,
-            "os.mkdir": self._makes,
-            "os.rename": self._renames,
-            "os.symlink": self._links,
-            "os.link": self._links,
-            "os.remove": lambda *name: self._removes("os.remove", absolute(*name)),
-            "os.rmdir": lambda *name: self._removes("os.rmdir", absolute(*name)),
+        self._thread_state = threading.local()
+        self._written_files: dict[str, OpenedFile] = {}
+        self._open_files: dict[str, OpenedFile] = {}
+        self._closed_files: dict[str, tuple[OpenedFile, _State]] = {}
+        self._ignored_paths: set[str] = set()
+        self._operations: list[FileOperation] = []
+        self._lock = threading.RLock()
+        self._handlers: dict[str, Callable[..., None]] = {
+            "open": self._handle_open,
+            "os.mkdir": self._handle_folder,
+            "os.rename": self._handle_renaming,
+            "os.symlink": self._handle_link,
+            "os.link": self._handle_link,
+            "os.remove": lambda *name: self._handle_removal("os.remove", resolve_event_path(*name)),
+            "os.rmdir": lambda *name: self._handle_removal("os.rmdir", resolve_event_path(*name)),
         }
         self.is_reading = False
-        self.moved: Callable[[str, str | None], None] = lambda *_: None
+        self.on_move: Callable[[str, str | None], None] = lambda *_: None
 
     def watch(self) -> None:
-        threading.Thread(target=self._wait, daemon=True, name="files").start()
-        listen(self._on_audit_event)
+        threading.Thread(target=self._run_scans, daemon=True, name="files").start()
+        set_listener(self._handle_audit_event)
 
-    def _wait(self) -> None:
+    def _run_scans(self) -> None:
         """Look at each file soon after it is closed, in a thread of chaos."""
         clock = SystemClock()
         while True:
-            self._something.wait()
-            self._something.clear()
+            self._has_openings.wait()
+            self._has_openings.clear()
             for _ in range(LOOKS_MAX):
                 clock.sleep(LOOK_S)
-                if self._written:
-                    self._look()
-                if not self._kept_open:
+                if self._written_files:
+                    self._on_close()
+                if not self._open_files:
                     break
-                with self._turn:
-                    self._open_again()
+                with self._lock:
+                    self._requeue_files()
 
     def step_begins(self) -> None:
         """Mark the files that this thread, which trains, has opened and not closed by now."""
-        here = threading.get_ident()
-        with self._turn:
-            for waiting in (self._kept_open, self._written):
-                for path, opening in waiting.items():
-                    if opening.thread == here:
-                        waiting[path] = replace(opening, stays_open=True)
+        thread_id = threading.get_ident()
+        with self._lock:
+            for openings in (self._open_files, self._written_files):
+                for path, opening in openings.items():
+                    if opening.thread == thread_id:
+                        openings[path] = replace(opening, is_kept_open=True)
 
-    def forget(self, path: Path) -> None:
+    def ignore_file(self, path: Path) -> None:
         """Leave out a file, until it is opened again, that was reported by other means."""
-        self._forgotten.add(str(path))
+        self._ignored_paths.add(str(path))
 
-    def closed(self, *, look_again: bool, at_end: bool = False) -> Iterator[Opening]:
+    def take_closed_files(self, *, look_again: bool, at_end: bool = False) -> Iterator[OpenedFile]:
         """Yield the files written and closed since; `look_again`: also those open at the last look.
 
         `at_end` of the train function, an open text file is yielded too: it may never be closed.
         """
-        with self._turn:  # one thread at a time: files that one has taken, another would miss
+        with self._lock:  # one thread at a time: files that one has taken, another would miss
             if look_again:
-                self._open_again()
-            if not self._written:
+                self._requeue_files()
+            if not self._written_files:
                 return
-            waiting, self._written = self._written, {}
-            there = {path for path in waiting if os.path.isfile(path)}  # noqa: PTH113 - of strings
-            are_open = open_files()  # in this order: one made in between would seem to be closed
-            found = []
-            for path, opening in waiting.items():
-                if path in self._forgotten:
+            openings, self._written_files = self._written_files, {}
+            existing_paths = {path for path in openings if os.path.isfile(path)}  # noqa: PTH113 - of strings
+            open_paths = (
+                list_open_files()
+            )  # in this order: one made in between would seem to be closed
+            closed_openings = []
+            for path, opening in openings.items():
+                if path in self._ignored_paths:
                     continue
-                if path not in there:
+                if path not in existing_paths:
                     # The audit event comes before the opening. Else it is gone, or a pipe.
-                    if not opening.is_over:
-                        self._kept_open[path] = opening
-                elif path in are_open and not (at_end and is_text(Path(path))):
-                    self._kept_open[path] = opening
+                    if not opening.has_returned:
+                        self._open_files[path] = opening
+                elif path in open_paths and not (at_end and is_text(Path(path))):
+                    self._open_files[path] = opening
                 else:
-                    self._looked_at[path] = opening, _state_of(path)
-                    found.append(opening)
-        yield from found
+                    self._closed_files[path] = opening, _find_state(path)
+                    closed_openings.append(opening)
+        yield from closed_openings
 
-    def _open_again(self) -> None:
+    def _requeue_files(self) -> None:
         """Look again at files that were open, or that have changed since the last look.
 
         The audit event comes before the opening: a file that seemed to be closed may not have
         been opened yet.
         """
-        changed: dict[str, Opening] = {}
-        for path, (opening, before) in list(self._looked_at.items()):
-            if (now := _state_of(path)) != before:
-                del self._looked_at[path]
-                changed |= {} if now is None else {path: opening}
-            elif opening.is_over:  # it was opened before that look, and is not written any more
-                del self._looked_at[path]
-        self._written = {**changed, **self._kept_open, **self._written}
-        self._kept_open = {}
+        changed_openings: dict[str, OpenedFile] = {}
+        for path, (opening, earlier_state) in list(self._closed_files.items()):
+            if (current_state := _find_state(path)) != earlier_state:
+                del self._closed_files[path]
+                changed_openings |= {} if current_state is None else {path: opening}
+            elif (
+                opening.has_returned
+            ):  # it was opened before that look, and is not written any more
+                del self._closed_files[path]
+        self._written_files = {**changed_openings, **self._open_files, **self._written_files}
+        self._open_files = {}
 
-    def operations(self) -> list[Operation]:
+    def take_operations(self) -> list[FileOperation]:
         """Return what was done to names since the last call, in its order."""
-        found, self._done = self._done, []
-        return found
+        operations, self._operations = self._operations, []
+        return operations
 
-    def quietly(self) -> AbstractContextManager[None]:
+    def pause_watch(self) -> AbstractContextManager[None]:
         """Return a context in which this thread's files are not watched here."""
-        return _Quiet(self._within)
+        return _WatchPause(self._thread_state)
 
     # -- the audit hook ------------------------------------------------------------------------
 
-    def _on_audit_event(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _handle_audit_event(self, event: str, arguments: tuple[Any, ...]) -> None:
         # By thread: chaos opens files in the job's own threads, within this hook and within saves,
         # while other threads of the job open theirs.
-        if not self.is_here():
+        if not self.is_job_thread():
             return
-        with self.quietly():
+        with self.pause_watch():
             try:
-                if event in self._acts:
-                    self._acts[event](*arguments)
+                if event in self._handlers:
+                    self._handlers[event](*arguments)
             except InjectedError:
                 raise  # an injected error is meant for the job
             except Exception as error:  # noqa: BLE001 - recorded; must not fail the job's call
-                self._failed("files", error)
+                self._report_failure("files", error)
 
-    def _opens(self, path: Any, _: Any, flags: int) -> None:  # of an event
+    def _handle_open(self, path: Any, _: Any, flags: int) -> None:  # of an event
         if isinstance(path, int):
             return
         if not flags & _WRITES:
             if self.is_reading and os.path.isfile(path):  # noqa: PTH113 - may be anything
-                self._is_read(Path(absolute(path)))
+                self._on_read(Path(resolve_event_path(path)))
             return
-        target = absolute(path)
-        if self._is_the_jobs(target):
-            self._forgotten.discard(target)
-            self._something.set()
+        target = resolve_event_path(path)
+        if self._is_job_path(target):
+            self._ignored_paths.discard(target)
+            self._has_openings.set()
             appends = bool(flags & os.O_APPEND)
-            thread, code = threading.get_ident(), running_line()
-            opening = Opening(target, self._place(), appends, thread, code=code)
+            thread, code = threading.get_ident(), find_running_line()
+            opening = OpenedFile(target, self._find_place(), appends, thread, code=code)
             if flags & os.O_TRUNC:
-                self.operates(Operation("opening", target, opening.place))
-            with self._turn:
-                self._written[target] = opening
+                self.add_operation(FileOperation("opening", target, opening.place))
+            with self._lock:
+                self._written_files[target] = opening
 
-    def _renames(self, source: Any, to: Any, *_: int) -> None:
-        path, target = absolute(source), absolute(to)
-        if self._is_the_jobs(path):
-            with self._turn:
-                self._open_again()
-            self._look()  # the file is complete now, and a fault may follow at once
-            self.operates(Operation("renaming", path, self._place(), target))
-            self.moved(path, target)
-            for name in [name for name in self._kept_open if is_below(name, path)]:
-                was = self._kept_open.pop(name)
-                moved = target + name.removeprefix(path)
-                self._kept_open[moved] = replace(was, path=moved)
+    def _handle_renaming(self, source: Any, destination: Any, *_: int) -> None:
+        path, target = resolve_event_path(source), resolve_event_path(destination)
+        if self._is_job_path(path):
+            with self._lock:
+                self._requeue_files()
+            self._on_close()  # the file is complete now, and a fault may follow at once
+            self.add_operation(FileOperation("renaming", path, self._find_place(), target))
+            self.on_move(path, target)
+            for name in [name for name in self._open_files if is_in_folder(name, path)]:
+                opening = self._open_files.pop(name)
+                moved_path = target + name.removeprefix(path)
+                self._open_files[moved_path] = replace(opening, path=moved_path)
 
-    def _links(self, to: Any, path: Any, *_: int) -> None:
-        link = absolute(path)
-        if self._is_the_jobs(link):
-            self._look()  # what it leads to may be complete now, and a fault may follow at once
-            self.operates(Operation("linking", link, self._place(), os.fsdecode(to)))
+    def _handle_link(self, link_target: Any, path: Any, *_: int) -> None:
+        link = resolve_event_path(path)
+        if self._is_job_path(link):
+            self._on_close()  # what it leads to may be complete now, and a fault may follow at once
+            self.add_operation(
+                FileOperation("linking", link, self._find_place(), os.fsdecode(link_target))
+            )
 
-    def _makes(self, folder: Any, _: int, *dir_fd: int) -> None:
-        path = absolute(folder, *dir_fd)
-        if self._is_the_jobs(path) and not os.path.lexists(path):
-            self.operates(Operation("making", path, self._place()))
+    def _handle_folder(self, folder: Any, _: int, *dir_fd: int) -> None:
+        path = resolve_event_path(folder, *dir_fd)
+        if self._is_job_path(path) and not os.path.lexists(path):
+            self.add_operation(FileOperation("making", path, self._find_place()))
 
-    def _removes(self, event: str, path: str) -> None:
-        if self._is_the_jobs(path):
-            self.operates(Operation("removing", path, self._place()))
+    def _handle_removal(self, event: str, path: str) -> None:
+        if self._is_job_path(path):
+            self.add_operation(FileOperation("removing", path, self._find_place()))
             if event == "os.remove":
-                self.moved(path, None)
+                self.on_move(path, None)
 
-    def operates(self, operation: Operation) -> None:
+    def add_operation(self, operation: FileOperation) -> None:
         """Stop at an op before an operation, and remember it."""
-        self._before(operation)
-        self._done.append(operation)
+        self._on_operation(operation)
+        self._operations.append(operation)
 
-    def is_here(self) -> bool:
+    def is_job_thread(self) -> bool:
         """Return whether what this thread does is the job's, in the process that is watched."""
-        return os.getpid() == self._pid and not getattr(self._within, "is_ours", False)
+        return os.getpid() == self._pid and not getattr(self._thread_state, "is_ours", False)
 
-    def _is_the_jobs(self, path: str) -> bool:
+    def _is_job_path(self, path: str) -> bool:
         if path.startswith(("/dev/", "/proc/", "/sys/")) or is_spared(path):
             return False
-        if not is_below(path, self._run):
+        if not is_in_folder(path, self._run_folder):
             return True
-        inside = path[len(self._run) :].lstrip("/").split("/")
-        return inside[0] in _OF_A_RUN and inside[-1] not in _OF_CHAOS
+        path_parts = path[len(self._run_folder) :].lstrip("/").split("/")
+        return path_parts[0] in _OF_A_RUN and path_parts[-1] not in _OF_CHAOS
 
 
-class _Quiet(AbstractContextManager[None]):
-    def __init__(self, within: threading.local) -> None:
-        self._within = within
+class _WatchPause(AbstractContextManager[None]):
+    def __init__(self, thread_state: threading.local) -> None:
+        self._thread_state = thread_state
 
     def __enter__(self) -> None:
-        self._before = getattr(self._within, "is_ours", False)
-        self._within.is_ours = True
+        self._was_paused = getattr(self._thread_state, "is_ours", False)
+        self._thread_state.is_ours = True
 
     def __exit__(self, *_: object) -> None:
-        self._within.is_ours = self._before
+        self._thread_state.is_ours = self._was_paused
 
 
-def _state_of(path: str) -> _State:
+def _find_state(path: str) -> _State:
     try:
-        found = os.stat(path)  # noqa: PTH116 - the path is a string
+        status = os.stat(path)  # noqa: PTH116 - the path is a string
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @contextlib.contextmanager
-def made(path: str) -> Iterator[None]:
+def create_folder(path: str) -> Iterator[None]:
     """Make a folder, which the job's own call is to make once this is over."""
     with contextlib.suppress(OSError):
         os.mkdir(path)  # noqa: PTH102 - of a string
@@ -320,7 +332,7 @@ def made(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def emptied(path: str) -> Iterator[None]:
+def truncate_file(path: str) -> Iterator[None]:
     """Do what opening a file anew does first; where it cannot be opened, the job's call says so."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)

@@ -30,27 +30,27 @@ from chaos.model.event import (
     ValidationBegun,
     WorkerStarted,
 )
-from chaos.model.places import START, Place
+from chaos.model.places import START, TrainingPlace
 from chaos.model.plan import Plan
 from chaos.model.trigger import Moment
 from chaos.probe.address import ControllerPort, RunAddress
 from chaos.probe.cursor import Cursor, Recorder
-from chaos.probe.imported import once_imported
+from chaos.probe.gradient_buckets import keep_first_buckets
+from chaos.probe.import_hooks import call_after_import
 from chaos.probe.libraries import MODULES
-from chaos.probe.loaders import losses_put_off, watch_loaders
-from chaos.probe.obedience import Obedience, Places, is_in_load
+from chaos.probe.loaders import postpone_loader_loss, watch_loaders
+from chaos.probe.order_executor import OrderExecutor, PlannedStops, is_load_op
 from chaos.probe.process_identity import HERE
-from chaos.probe.reduction import keep_first_buckets
-from chaos.probe.saves import Saves
+from chaos.probe.saves import SaveFolder
 from chaos.probe.steps import Losses, StepHook
-from chaos.probe.storage_faults import Layer, injector_of
+from chaos.probe.storage_faults import StorageSettings, find_injector
 from chaos.probe.watchers import Watchers
-from chaos.probe.written import training_has_begun
+from chaos.probe.write_ledger import mark_training_begin
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
 from chaos.run.signals import answer_with_stacks, rank_stacks
-from chaos.words import shortened
+from chaos.wording import shorten_text
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Worker:
     attempt: int
     rank: int
     #: the number of all of them
-    ranks: int
+    world_size: int
     node_id: str
     #: what the launcher handed it to resume from, None for nothing
     checkpoint: str | None = None
     #: where it continues
-    place: Place = START
+    training_place: TrainingPlace = START
     accelerators: tuple[str, ...] = ()
 
 
@@ -79,52 +79,52 @@ class Probe:
         controller: ControllerPort,
         *,
         target: Target,
-        place: Place,
+        training_place: TrainingPlace,
     ) -> None:
         self._journal = journal
         self._controller = controller
         self._target = target
-        self._cursor = Cursor(target.attempt, target.rank, *place)
-        record = Recorder(self._cursor, journal.add, self.failed)
+        self._cursor = Cursor(target.attempt, target.rank, *training_place)
+        record = Recorder(self._cursor, journal.add, self.report_failure)
         self._watchers = Watchers(
             plan.watch,
             record,
-            has_reports="reports" in plan.job.facts.has,
+            has_reports="reports" in plan.job.facts.parts,
             epoch_steps=plan.job.epoch_steps,
         )
-        self._obedience = Obedience(controller.obeyed, SystemClock())
+        self._order_executor = OrderExecutor(controller.obeyed, SystemClock())
         self._optimizer = ""
-        self._reporting = 0
-        self._beside = threading.local()
-        self._early = 0
-        self._validated: int | None = None  # the last epoch in which that was seen
-        self._is_early = False
-        self._failures: set[tuple[str, str]] = set()
-        self._of_objects = plan.storage_ops(of_objects=True)
-        self._follows_loads = any(map(is_in_load, plan.ops))
-        self._places = Places.of(plan.ops, target)
+        self._report_thread = 0
+        self._upload_state = threading.local()
+        self._early_reports = 0
+        self._validated_epoch: int | None = None  # the last epoch in which that was seen
+        self._is_early_report = False
+        self._recorded_failures: set[tuple[str, str]] = set()
+        self._object_ops = plan.select_storage_ops(own_objects=True)
+        self._follows_loads = any(map(is_load_op, plan.ops))
+        self._stops = PlannedStops.from_ops(plan.ops, target)
         is_watched = plan.watch.state or plan.watch.inputs
-        self._follows_validation = is_watched or self._places.strikes_in_validation
+        self._follows_validation = is_watched or self._stops.has_validation_ops
 
     @classmethod
-    def of(cls, worker: Worker, directory: RunDirectory, address: RunAddress) -> "Probe":
+    def create_probe(cls, worker: Worker, directory: RunDirectory, address: RunAddress) -> "Probe":
         """Open the journal of this process, and record its start; nothing is watched yet."""
         pid = os.getpid()
         journal = Journal(directory.journals, f"worker-{pid}", role="worker", clock=SystemClock())
         target = Target(worker.attempt, worker.rank, pid, worker.node_id)
         HERE.attempt, HERE.rank = target.attempt, target.rank
         plan, controller = directory.load_plan(), address.connect()
-        probe = cls(plan, journal, controller, target=target, place=worker.place)
+        probe = cls(plan, journal, controller, target=target, training_place=worker.training_place)
         journal.add(
             WorkerStarted(
                 attempt=target.attempt,
                 rank=target.rank,
-                world_size=worker.ranks,
+                world_size=worker.world_size,
                 pid=pid,
                 node_id=target.node_id,
                 checkpoint=worker.checkpoint,
-                epoch=worker.place.epoch,
-                step=worker.place.step,
+                epoch=worker.training_place.epoch,
+                step=worker.training_place.step,
                 accelerators=worker.accelerators,
             )
         )
@@ -137,250 +137,260 @@ class Probe:
         *,
         ranks: int,
         checkpoint: str | None = None,
-        reported: int | None = None,
+        reported_epoch: int | None = None,
     ) -> None:
         """Watch torch from now on, as one of so many ranks.
 
-        `checkpoint` is the one that Ray handed to the attempt, `reported` the epoch whose
+        `checkpoint` is the one that Ray handed to the attempt, `reported_epoch` the epoch whose
         report it came with.
         """
-        self._saves = Saves(directory.saves)
+        self._saves = SaveFolder(directory.save_records)
         if self._follows_validation:
-            self._watchers.validates = self.validation_begun
-        self._watchers.of_objects = injector_of(Layer(directory.path, self._of_objects))
+            self._watchers.on_validation = self.record_validation_start
+        self._watchers.object_faults = find_injector(
+            StorageSettings(directory.path, self._object_ops)
+        )
         self._watchers.install(
-            directory.saves,
+            directory.save_records,
             ranks=ranks,
             was_handed_none=checkpoint is None,
-            reported=reported,
-            stops=self._stop_in_save if self._places.saves else None,
-            strike_in_load=self._strike_in_load if self._follows_loads else None,
+            reported_epoch=reported_epoch,
+            find_stop=self._stop_in_save if self._stops.save_ops else None,
+            stop_in_load=self._stop_in_load if self._follows_loads else None,
         )
         self._steps = StepHook(
-            self.step_done,
-            self.losses_resolved,
-            self.failed,
-            step_begins=self.step_begins,
-            given=self._watchers.given,
-            gradients_due=self._watchers.gradients_due,
+            self.record_step,
+            self.record_resolved_losses,
+            self.report_failure,
+            on_step_begin=self.record_step_start,
+            close_inputs=self._watchers.input_closer,
+            on_gradients_due=self._watchers.take_gradients,
         )
-        self._watchers.losses = self._steps.open_losses
-        self._watchers.on_save(self._steps.saved)
+        self._watchers.list_open_losses = self._steps.list_open_losses
+        self._watchers.set_save_callback(self._steps.note_save)
         self._steps.has_gradients = self._watchers.has_gradients
-        self._steps.versions = self._watchers.versions
-        self._steps.gradient_mark = self._watchers.gradient_mark
+        self._steps.find_versions = self._watchers.find_versions
+        self._steps.find_gradient_mark = self._watchers.find_gradient_mark
         self._steps.drop_inputs = self._watchers.drop_inputs
         self._steps.drop_gradients = self._watchers.drop_gradients
         self._steps.install()
-        watch_loaders(self.loaders_changed, self._watchers.loader_started)
+        watch_loaders(self.record_loader_count, self._watchers.loader_started)
         keep_first_buckets(ranks)
-        once_imported(MODULES, lambda _: self._look(self._install_libraries))
+        call_after_import(MODULES, lambda _: self._record_safely(self._install_libraries))
 
-    def checkpoint_read(self, checkpoint: str | None) -> None:
+    def record_checkpoint_read(self, checkpoint: str | None) -> None:
         """Record that the train function asked for its checkpoint."""
         with contextlib.suppress(OSError):
-            self._journal.add(CheckpointRead(**self._cursor.who(), checkpoint=checkpoint))
+            self._journal.add(CheckpointRead(**self._cursor.rank_fields(), checkpoint=checkpoint))
 
-    def step_begins(self, optimizer: Any) -> None:  # see `kind_of`
+    def record_step_start(self, optimizer: Any) -> None:  # see `find_kind`
         """Stop at an op of this attempt's first step; look at the state before the step."""
         self._optimizer = self._watchers.describe_optimizer(optimizer)
-        self._watchers.resumes(optimizer)
-        for index in self._places.stages.pop("first_step", ()):
-            self._look(partial(self._arrive, index))
+        self._watchers.settle_resume(optimizer)
+        for index in self._stops.stage_ops.pop("first_step", ()):
+            self._record_safely(partial(self._arrive, index))
         self._watchers.step_begins(optimizer)
-        self._obedience.step_begins(optimizer)
+        self._order_executor.step_begins(optimizer)
 
-    def step_done(self, losses: Losses | None, inputs: Inputs | None = None) -> Place:
+    def record_step(self, losses: Losses | None, inputs: Inputs | None = None) -> TrainingPlace:
         """Record an optimizer step, stop at an op that waits for it, and return its place."""
         cursor = self._cursor
-        training_has_begun()
+        mark_training_begin()
         # Recorded before the rank is held: a kill at this place finds the step in the journal. Then
         # the state is looked at, and only then the op arrives, so that a snapshot is never the work
         # of a rank that was being killed.
-        with self._watchers.cost.watching:
+        with self._watchers.cost.watch_time:
             cursor.step += 1
-            place = Place(cursor.epoch, cursor.step)
-            done = StepDone(
-                **cursor.place(), losses=losses, inputs=inputs, optimizer=self._optimizer
+            place = TrainingPlace(cursor.epoch, cursor.step)
+            event = StepDone(
+                **cursor.place_fields(), losses=losses, inputs=inputs, optimizer=self._optimizer
             )
-            self._journal.add(done)
+            self._journal.add(event)
             self._watchers.step_done()
-        self._obedience.step_done()
-        for index in self._places.steps.get(place, ()):
+        self._order_executor.step_done()
+        for index in self._stops.step_ops.get(place, ()):
             self._arrive(index)
         return place
 
-    def validation_begun(self) -> None:
+    def record_validation_start(self) -> None:
         """Record, once per epoch, that its model is called in evaluation; stop at an op there."""
         cursor = self._cursor
-        if not cursor.step or self._validated == cursor.epoch:
+        if not cursor.step or self._validated_epoch == cursor.epoch:
             return
-        self._validated = cursor.epoch
-        self._look(self._validates)
+        self._validated_epoch = cursor.epoch
+        self._record_safely(self._record_validation)
 
-    def losses_resolved(
+    def record_resolved_losses(
         self, epoch: int, step: int, losses: Losses, inputs: Inputs | None = None
     ) -> None:
         """Record the losses and inputs of a step that stayed on the accelerator until now."""
         self._journal.add(
-            LossResolved(**self._cursor.who(), epoch=epoch, step=step, losses=losses, inputs=inputs)
+            LossResolved(
+                **self._cursor.rank_fields(), epoch=epoch, step=step, losses=losses, inputs=inputs
+            )
         )
 
-    def group_joined(self) -> None:
+    def record_group_join(self) -> None:
         """Record that this rank has joined a process group."""
         with contextlib.suppress(OSError):
-            self._journal.add(GroupJoined(**self._cursor.who()))
+            self._journal.add(GroupJoined(**self._cursor.rank_fields()))
 
-    def loaders_changed(self, count: int) -> None:
+    def record_loader_count(self, count: int) -> None:
         """Record the number of the loaders' processes."""
         with contextlib.suppress(OSError):
-            self._journal.add(LoaderProcesses(**self._cursor.place(), count=count))
+            self._journal.add(LoaderProcesses(**self._cursor.place_fields(), count=count))
 
-    def report_begun(self) -> None:
+    def record_report_start(self) -> None:
         """Record that `report()` was entered; arm the hold that `reported` needs.
 
         A report before its attempt trains anything, such as a validation at every
         start, ends no epoch: it has no place, and is marked for the observer.
         """
-        with self._watchers.cost.watching:
-            StepHook.settle()
-            self._is_early = self._watchers.is_to_train and not self._steps.has_trained
-            self._watchers.report_begins(is_early=self._is_early)
-            if self._is_early:
-                self._reporting = 0
-                self._saves.mark("early", self._cursor.attempt, self._early)
-                self._early += 1
+        with self._watchers.cost.watch_time:
+            StepHook.resolve_installed()
+            self._is_early_report = self._watchers.has_optimizer and not self._steps.has_trained
+            self._watchers.report_begins(is_early=self._is_early_report)
+            if self._is_early_report:
+                self._report_thread = 0
+                self._saves.set_mark("early", self._cursor.attempt, self._early_reports)
+                self._early_reports += 1
                 return
-            self._reporting = threading.get_ident()
-            self._journal.add(ReportBegun(**self._cursor.who(), epoch=self._cursor.epoch))
-        self._look(self._watchers.report_begun)
-        for index in self._places.moments.get((self._cursor.epoch, "reported"), ()):
-            if index in self._places.leads:  # of ranks that raise together, one asks for the hold
+            self._report_thread = threading.get_ident()
+            self._journal.add(ReportBegun(**self._cursor.rank_fields(), epoch=self._cursor.epoch))
+        self._record_safely(self._watchers.report_begun)
+        for index in self._stops.moment_ops.get((self._cursor.epoch, "reported"), ()):
+            if (
+                index in self._stops.leading_ops
+            ):  # of ranks that raise together, one asks for the hold
                 self._controller.await_hold(index)
 
-    def report_returned(self, error: BaseException | None) -> None:
+    def record_report_return(self, error: BaseException | None) -> None:
         """Record that `report()` returned, which is not a commit, and count an epoch."""
         cursor = self._cursor
-        if self._is_early:
+        if self._is_early_report:
             StepHook.forget_open_window()
             return
-        self._journal.add(ReportReturned(**cursor.who(), epoch=cursor.epoch, error=_named(error)))
+        self._journal.add(
+            ReportReturned(**cursor.rank_fields(), epoch=cursor.epoch, error=_describe_error(error))
+        )
         if error is not None:
             return
         StepHook.forget_open_window()
-        ended = cursor.epoch
-        cursor.epoch, cursor.step = ended + 1, 0
+        ended_epoch = cursor.epoch
+        cursor.epoch, cursor.step = ended_epoch + 1, 0
         # Both moments are reached here: for `committed` the chaos controller holds this worker
         # until the commit has come.
-        self._at(ended, "reported")
-        self._at(ended, "committed")
+        self._reach_moment(ended_epoch, "reported")
+        self._reach_moment(ended_epoch, "committed")
 
-    def upload_handed_over(self, upload: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_background_upload(self, upload: Callable[..., Any]) -> Callable[..., Any]:
         """Return an upload that knows its epoch, in a thread of its own while training goes on."""
         epoch = self._cursor.epoch
 
-        def beside(*args: Any, **kwargs: Any) -> Any:  # what the upload returns
-            self._beside.epoch = epoch
+        def upload_in_background(*args: Any, **kwargs: Any) -> Any:  # what the upload returns
+            self._upload_state.epoch = epoch
             return upload(*args, **kwargs)
 
-        return beside
+        return upload_in_background
 
-    def upload_begun(self) -> None:
+    def record_upload_start(self) -> None:
         """Record that the upload of this rank's part of the checkpoint begins."""
-        HERE.upload += 1
-        epoch = self._uploading()
+        HERE.upload_count += 1
+        epoch = self._find_upload_epoch()
         if epoch is None:
             return
-        self._journal.add(UploadBegun(**self._cursor.who(), epoch=epoch))
-        self._at(epoch, "upload_begin")
+        self._journal.add(UploadBegun(**self._cursor.rank_fields(), epoch=epoch))
+        self._reach_moment(epoch, "upload_begin")
 
-    def upload_ended(self, error: BaseException | None) -> None:
+    def record_upload_end(self, error: BaseException | None) -> None:
         """Record that the upload of this rank's part has ended."""
-        epoch = self._uploading()
+        epoch = self._find_upload_epoch()
         if epoch is None:
             return
-        self._journal.add(UploadEnded(**self._cursor.who(), epoch=epoch, error=_named(error)))
+        self._journal.add(
+            UploadEnded(**self._cursor.rank_fields(), epoch=epoch, error=_describe_error(error))
+        )
         if error is None:
-            self._at(epoch, "upload_end")
+            self._reach_moment(epoch, "upload_end")
 
-    def part_uploaded(self, folder: Path, checkpoint: str) -> None:
+    def record_uploaded_part(self, folder: Path, checkpoint: str) -> None:
         """Record the files that this rank uploads next; an asynchronous upload has no epoch."""
-        is_in_report = threading.get_ident() == self._reporting
-        self._look(
+        is_in_report = threading.get_ident() == self._report_thread
+        self._record_safely(
             partial(self._watchers.part_uploaded, folder, checkpoint, is_placed=is_in_report)
         )
 
-    def script_begins(self) -> None:
+    def record_script_start(self) -> None:
         """Report that this worker, which torchrun started, begins the job's script."""
         self._controller.began(self._target.attempt, self._target.rank)
 
-    def train_fn_launched(self) -> None:
+    def record_train_fn_launch(self) -> None:
         """Stop at an op whose place is the launch, while Ray's controller waits for this worker."""
-        for index in self._places.launches:
-            self._look(partial(self._arrive, index))
+        for index in self._stops.launch_ops:
+            self._record_safely(partial(self._arrive, index))
 
-    def train_fn_begins(self) -> None:
+    def record_train_fn_start(self) -> None:
         """Stop at an op of this attempt's start."""
-        for index in self._places.stages.get("start", ()):
-            self._look(partial(self._arrive, index))
+        for index in self._stops.stage_ops.get("start", ()):
+            self._record_safely(partial(self._arrive, index))
 
-    def train_fn_ended(self, error: BaseException | None) -> None:
+    def record_train_fn_end(self, error: BaseException | None) -> None:
         """Record that the train function returned, or raised."""
-        self._look(lambda: self._watchers.train_fn_ended(error))
+        self._record_safely(lambda: self._watchers.train_fn_ended(error))
 
-    def has_read(self, paths: Sequence[Path]) -> None:
+    def record_early_reads(self, paths: Sequence[Path]) -> None:
         """Look at the files that this process has read before it was watched."""
-        self._look(lambda: self._watchers.has_read(paths))
+        self._record_safely(lambda: self._watchers.record_early_reads(paths))
 
-    def failed(self, where: str, error: Exception) -> None:
+    def report_failure(self, site: str, error: Exception) -> None:
         """Record that something was not seen; an error of every call is recorded once."""
         with contextlib.suppress(Exception):  # nothing more can be done from inside a worker
             text = f"{type(error).__name__}: {error}"
-            if (where, text) in self._failures:
+            if (site, text) in self._recorded_failures:
                 return
-            self._failures.add((where, text))
-            self._journal.add(ProbeFailed(**self._cursor.who(), where=where, error=text))
+            self._recorded_failures.add((site, text))
+            self._journal.add(ProbeFailed(**self._cursor.rank_fields(), where=site, error=text))
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _uploading(self) -> int | None:
+    def _find_upload_epoch(self) -> int | None:
         """Return the epoch of this thread's upload; None in a thread of the job's own."""
-        if threading.get_ident() == self._reporting:
+        if threading.get_ident() == self._report_thread:
             return self._cursor.epoch
-        epoch: int | None = getattr(self._beside, "epoch", None)
+        epoch: int | None = getattr(self._upload_state, "epoch", None)
         return epoch
 
-    def _validates(self) -> None:
-        self._journal.add(ValidationBegun(**self._cursor.place()))
-        self._at(self._cursor.epoch, "validating")
+    def _record_validation(self) -> None:
+        self._journal.add(ValidationBegun(**self._cursor.place_fields()))
+        self._reach_moment(self._cursor.epoch, "validating")
 
     def _install_libraries(self) -> None:
         self._steps.install_libraries()
         self._watchers.install_libraries()
 
-    def _at(self, epoch: int, moment: Moment) -> None:
-        for index in self._places.moments.get((epoch, moment), ()):
+    def _reach_moment(self, epoch: int, moment: Moment) -> None:
+        for index in self._stops.moment_ops.get((epoch, moment), ()):
             self._arrive(index)
 
     def _arrive(self, index: int) -> None:
         # While a rank is held, its loader's processes may be killed, and torch raises that in
         # whatever code runs then, which is this. It is put off until the rank is back in the job's.
-        with losses_put_off():
+        with postpone_loader_loss():
             order = self._controller.arrive(index, self._target)
-        self._obedience.obey(order)
+        self._order_executor.obey(order)
 
-    def _look(self, act: Callable[[], None]) -> None:
+    def _record_safely(self, action: Callable[[], None]) -> None:
         """Call a function that only records; if it fails, the rest of the hook still runs."""
         try:
-            act()
+            action()
         except InjectedError:
             raise  # an injected error is meant for the user's run
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
-            self.failed("watch", error)
+            self.report_failure("watch", error)
 
     def _stop_in_save(self, moment: Moment, epoch: int, path: str) -> Callable[[], None] | None:
         """Return the function that arrives at the ops that wait there in a save, or None."""
-        indexes = self._places.due_in_save(moment, epoch, path)
+        indexes = self._stops.take_save_ops(moment, epoch, path)
         if not indexes:
             return None
 
@@ -388,12 +398,12 @@ class Probe:
             for index in indexes:
                 self._arrive(index)
 
-        return lambda: self._look(arrive)
+        return lambda: self._record_safely(arrive)
 
-    def _strike_in_load(self) -> None:
-        for index in self._places.stages.get("loading", ()):
-            self._look(partial(self._arrive, index))
+    def _stop_in_load(self) -> None:
+        for index in self._stops.stage_ops.get("loading", ()):
+            self._record_safely(partial(self._arrive, index))
 
 
-def _named(error: BaseException | None) -> str | None:
-    return None if error is None else shortened(f"{type(error).__name__}: {error}")
+def _describe_error(error: BaseException | None) -> str | None:
+    return None if error is None else shorten_text(f"{type(error).__name__}: {error}")

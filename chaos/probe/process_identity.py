@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Here:
+class ProcessIdentity:
     """The identity of this process."""
 
     attempt: int = 0
     #: None in Ray's controller
     rank: int | None = None
     #: counts the uploads that this process began
-    upload: int = 0
+    upload_count: int = 0
     #: Ray's retention is about to remove a checkpoint
     is_removing: bool = False
 
     @contextmanager
-    def removing(self) -> Iterator[None]:
+    def mark_removal(self) -> Iterator[None]:
         """Set `is_removing` while the context lasts."""
         self.is_removing = True
         try:
@@ -27,4 +27,4 @@ class Here:
             self.is_removing = False
 
 
-HERE = Here()
+HERE = ProcessIdentity()

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from chaos.errors import InjectedError, ResumeMismatchError
 from chaos.model.event import Inputs
-from chaos.model.places import Place
+from chaos.model.places import TrainingPlace
 from chaos.probe.libraries import watch_batches, watch_rounds
 from chaos.probe.state.gradients import is_empty_step
 
@@ -27,59 +27,59 @@ Losses: TypeAlias = tuple[float | str, ...]
 PENDING_MAX = 512
 
 
-class GivenInputs(Protocol):
+class UnreadInputs(Protocol):
     """The inputs of the model for one step."""
 
     @property
-    def is_late(self) -> bool:
+    def is_on_accelerator(self) -> bool:
         """Whether a part of them still is on an accelerator."""
 
-    def read(self) -> Inputs | None:
+    def load_inputs(self) -> Inputs | None:
         """Return their digests; waits for the accelerator."""
 
 
 class StepHook:
     """The hooks in torch, installed once per worker process.
 
-    `gradients_due` is called before the first `backward()` of an attempt, and before the
+    `on_gradients_due` is called before the first `backward()` of an attempt, and before the
     first one after a report, or a save, that came while gradients were accumulated for a
     step. Set later: `drop_gradients` is called at a second such place of one step, as an
     attempt may resume from either; `has_gradients` returns whether any gradient is left for
-    a step, `versions` how often parameters were changed, `gradient_mark` what differs once
-    gradients were cleared, and `drop_inputs` drops the inputs that were backpropagated.
+    a step, `find_versions` how often parameters were changed, `find_gradient_mark` what differs
+    once gradients were cleared, and `drop_inputs` drops the inputs that were backpropagated.
     """
 
     _installed: ClassVar["StepHook | None"] = None
 
     def __init__(
         self,
-        step_done: Callable[[Losses | None, Inputs | None], Place],
-        resolved: Callable[[int, int, Losses, Inputs | None], None],
-        failed: Callable[[str, Exception], None],
+        on_step_end: Callable[[Losses | None, Inputs | None], TrainingPlace],
+        on_resolve: Callable[[int, int, Losses, Inputs | None], None],
+        report_failure: Callable[[str, Exception], None],
         *,
-        step_begins: Callable[[Any], None] | None = None,
-        given: Callable[[], GivenInputs] | None = None,
-        gradients_due: Callable[[], None] | None = None,
+        on_step_begin: Callable[[Any], None] | None = None,
+        close_inputs: Callable[[], UnreadInputs] | None = None,
+        on_gradients_due: Callable[[], None] | None = None,
     ) -> None:
-        self._step_done = step_done
-        self._resolved = resolved
-        self._failed = failed
-        self._step_begins = step_begins
-        self._given = given
-        self._gradients_due = gradients_due
+        self._on_step_end = on_step_end
+        self._on_resolve = on_resolve
+        self._report_failure = report_failure
+        self._on_step_begin = on_step_begin
+        self._close_inputs = close_inputs
+        self._on_gradients_due = on_gradients_due
         self.has_gradients: Callable[[], bool] = lambda: True
-        self.versions: Callable[[], tuple[int, ...]] = tuple
-        self.gradient_mark: Callable[[], tuple[int, ...] | None] = tuple
+        self.find_versions: Callable[[], tuple[int, ...]] = tuple
+        self.find_gradient_mark: Callable[[], tuple[int, ...] | None] = tuple
         self.drop_inputs: Callable[[], None] = lambda: None
         self.drop_gradients: Callable[[], None] = lambda: None
         self._versions: tuple[int, ...] = ()
-        self._mark: tuple[int, ...] | None = ()
-        self._may_wait = gradients_due is not None
-        self._has_looked = False  # at the gradients of the open window
-        self._is_empty = self._is_stepping = False
+        self._gradient_mark: tuple[int, ...] | None = ()
+        self._can_have_gradients = on_gradients_due is not None
+        self._has_seen_gradients = False  # at the gradients of the open window
+        self._is_empty_step = self._is_stepping = False
         self.has_trained = False
-        self._since_step: list[Any] = []
-        self._pending: list[tuple[int, int, tuple[Any, ...], GivenInputs | None]] = []
+        self._open_losses: list[Any] = []
+        self._pending_steps: list[tuple[int, int, tuple[Any, ...], UnreadInputs | None]] = []
         self._pid = os.getpid()
 
     def install(self) -> None:
@@ -93,14 +93,14 @@ class StepHook:
         original = torch.Tensor.backward
 
         def backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._since_step:
+            if self._open_losses:
                 self._drop_if_cleared()
-            if self._may_wait:
-                self._backward_begins()
-            if not self._since_step:
-                self._window_begins()
+            if self._can_have_gradients:
+                self._examine_gradients()
+            if not self._open_losses:
+                self._begin_window()
             result = original(tensor, *args, **kwargs)
-            self._backward_called(tensor)
+            self._record_loss(tensor)
             return result
 
         torch.Tensor.backward = backward
@@ -108,8 +108,8 @@ class StepHook:
         # backward pass whose gradients are thrown away, would be taken for a micro-batch of the
         # step that follows, in each attempt anew.
         for owner in (torch.optim.Optimizer, torch.nn.Module):
-            owner.zero_grad = self._dropping(owner.zero_grad)
-        torch.nn.Module.load_state_dict = self._loading(torch.nn.Module.load_state_dict)
+            owner.zero_grad = self._wrap_zero_grad(owner.zero_grad)
+        torch.nn.Module.load_state_dict = self._wrap_load(torch.nn.Module.load_state_dict)
         self._watch_steps()
         StepHook._installed = self
 
@@ -120,59 +120,59 @@ class StepHook:
         # 2.13): ZeRO and SAM have one inside.
         step_code = Optimizer.profile_hook_step(lambda: None).__code__
 
-        def begins(optimizer: Any, *_: Any) -> None:
+        def begin_step(optimizer: Any, *_: Any) -> None:
             if not _is_within_step(step_code):
-                self._begins(optimizer)
+                self._begin_step(optimizer)
 
-        def stepped(*_: Any) -> None:
+        def end_step(*_: Any) -> None:
             if not _is_within_step(step_code):
-                self._stepped()
+                self._end_step()
 
-        optimizer.register_optimizer_step_pre_hook(begins)
-        optimizer.register_optimizer_step_post_hook(stepped)
+        optimizer.register_optimizer_step_pre_hook(begin_step)
+        optimizer.register_optimizer_step_post_hook(end_step)
 
-    def _dropping(self, zero_grad: Callable[..., None]) -> Callable[..., None]:
+    def _wrap_zero_grad(self, zero_grad: Callable[..., None]) -> Callable[..., None]:
         """Return a `zero_grad` that drops an open window if no gradient of it is left.
 
         A job may try its model before it trains, at each start; no step has part of that.
         """
 
         @functools.wraps(zero_grad)
-        def dropping(owner: Any, *args: Any, **kwargs: Any) -> None:
+        def clear_gradients(owner: Any, *args: Any, **kwargs: Any) -> None:
             zero_grad(owner, *args, **kwargs)
             if sys.modules["torch"].compiler.is_compiling():
                 return  # nothing of chaos becomes a part of a compiled step
-            if self._since_step and os.getpid() == self._pid and not self._is_stepping:
+            if self._open_losses and os.getpid() == self._pid and not self._is_stepping:
                 self._drop_if_empty()
 
-        return dropping
+        return clear_gradients
 
-    def _loading(self, load: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_load(self, load: Callable[..., Any]) -> Callable[..., Any]:
         """Return a `load_state_dict` that is no move of the parameters by an open window."""
 
         @functools.wraps(load)
-        def loading(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        def load_state(owner: Any, *args: Any, **kwargs: Any) -> Any:
             result = load(owner, *args, **kwargs)
-            if self._since_step and os.getpid() == self._pid:
-                self._window_begins()
+            if self._open_losses and os.getpid() == self._pid:
+                self._begin_window()
             return result
 
-        return loading
+        return load_state
 
-    def _window_begins(self) -> None:
+    def _begin_window(self) -> None:
         try:
-            self._versions = self.versions()
+            self._versions = self.find_versions()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
-            self._failed("gradients", error)
+            self._report_failure("gradients", error)
 
     def _drop_if_cleared(self) -> None:
         """Drop the open window if its gradients were cleared by assignment, or in place."""
         if os.getpid() != self._pid or self._is_stepping:
             return
         try:
-            is_cleared = self.gradient_mark() != self._mark
+            is_cleared = self.find_gradient_mark() != self._gradient_mark
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's call
-            self._failed("gradients", error)
+            self._report_failure("gradients", error)
             return
         if is_cleared:
             self._drop_if_empty()
@@ -181,94 +181,99 @@ class StepHook:
         try:
             # Sharpness-aware training moves the parameters by gradients that it then throws away.
             # Optimizers that were made since are no sign of that.
-            versions = self.versions()[: len(self._versions)]
+            versions = self.find_versions()[: len(self._versions)]
             if versions == self._versions and not self.has_gradients():
-                self._forget()
+                self._forget_window()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's call
-            self._failed("gradients", error)
+            self._report_failure("gradients", error)
 
     def install_libraries(self) -> None:
         """Watch boosting rounds and Keras's batches from now on, of libraries imported by now."""
-        watch_rounds(self._begins, self._stepped)
-        watch_batches(self._begins, self._stepped)
+        watch_rounds(self._begin_step, self._end_step)
+        watch_batches(self._begin_step, self._end_step)
 
-    def saved(self) -> None:
+    def note_save(self) -> None:
         """Look at what is accumulated so far, before more is: the job has saved a file."""
-        if self._since_step and os.getpid() == self._pid:
-            self._may_wait = self._gradients_due is not None
+        if self._open_losses and os.getpid() == self._pid:
+            self._can_have_gradients = self._on_gradients_due is not None
 
-    def open_losses(self) -> Losses:
+    def list_open_losses(self) -> Losses:
         """Return the losses since the last step; waits for the accelerator."""
-        return tuple(spell(loss.item()) for loss in self._since_step)
+        return tuple(encode_number(loss.item()) for loss in self._open_losses)
 
     @classmethod
     def forget_open_window(cls) -> None:
         """Drop losses and inputs since the last step, which a resumed process would not have."""
         if cls._installed is not None:
-            cls._installed._forget()  # noqa: SLF001 - its own class
+            cls._installed._forget_window()  # noqa: SLF001 - its own class
 
     @classmethod
-    def settle(cls) -> None:
+    def resolve_installed(cls) -> None:
         """Read the losses and inputs that are still on an accelerator."""
         if cls._installed is not None:
-            cls._installed.read_pending()
+            cls._installed.resolve_pending()
 
-    def read_pending(self) -> None:
+    def resolve_pending(self) -> None:
         """Read the pending losses and inputs, in the order of their steps."""
-        pending, self._pending = self._pending, []
-        for epoch, step, losses, given in pending:
-            spelled = tuple(spell(loss.item()) for loss in losses)
-            self._resolved(epoch, step, spelled, None if given is None else given.read())
+        pending, self._pending_steps = self._pending_steps, []
+        for epoch, step, losses, unread_inputs in pending:
+            loss_values = tuple(encode_number(loss.item()) for loss in losses)
+            self._on_resolve(
+                epoch,
+                step,
+                loss_values,
+                None if unread_inputs is None else unread_inputs.load_inputs(),
+            )
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _forget(self) -> None:
-        if self._since_step:
-            self._may_wait = self._gradients_due is not None
-        self._since_step.clear()
-        self._has_looked = False
+    def _forget_window(self) -> None:
+        if self._open_losses:
+            self._can_have_gradients = self._on_gradients_due is not None
+        self._open_losses.clear()
+        self._has_seen_gradients = False
         self.drop_inputs()
 
-    def _backward_begins(self) -> None:
+    def _examine_gradients(self) -> None:
         """Look at the gradients before this `backward()` adds to them."""
-        if os.getpid() != self._pid or self._gradients_due is None:
+        if os.getpid() != self._pid or self._on_gradients_due is None:
             return
-        look = self.drop_gradients if self._has_looked else self._gradients_due
-        self._may_wait, self._has_looked = False, True
+        examine = self.drop_gradients if self._has_seen_gradients else self._on_gradients_due
+        self._can_have_gradients, self._has_seen_gradients = False, True
         try:
-            look()
+            examine()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
-            self._failed("gradients", error)
+            self._report_failure("gradients", error)
 
-    def _backward_called(self, tensor: Any) -> None:  # a torch.Tensor
+    def _record_loss(self, tensor: Any) -> None:  # a torch.Tensor
         if os.getpid() == self._pid and tensor.numel() == 1:
             self.has_trained = True
-            self._since_step.append(tensor.detach())
+            self._open_losses.append(tensor.detach())
             try:
-                self._mark = self.gradient_mark()
+                self._gradient_mark = self.find_gradient_mark()
             except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
-                self._failed("gradients", error)
+                self._report_failure("gradients", error)
 
-    def _begins(self, optimizer: Any) -> None:  # see `kind_of`
+    def _begin_step(self, optimizer: Any) -> None:  # see `find_kind`
         if os.getpid() != self._pid:
             return
         self._is_stepping = True  # L-BFGS calls its closure, which clears gradients, in its step
         try:
             # Libraries call `step()` to make an optimizer's state: that is no step of training.
-            self._is_empty = not self._since_step and is_empty_step(optimizer)
-            if self._step_begins is not None and not self._is_empty:
-                self._step_begins(optimizer)
+            self._is_empty_step = not self._open_losses and is_empty_step(optimizer)
+            if self._on_step_begin is not None and not self._is_empty_step:
+                self._on_step_begin(optimizer)
         except (InjectedError, ResumeMismatchError):
             raise  # such an error is meant for the user's step
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
-            self._failed("step", error)
+            self._report_failure("step", error)
 
-    def _stepped(self) -> None:
+    def _end_step(self) -> None:
         if os.getpid() != self._pid:
             return  # a forked child, such as a data loader's, is not this rank
         self._is_stepping = False
-        if self._is_empty:
-            self._is_empty = False
+        if self._is_empty_step:
+            self._is_empty_step = False
             return
         self.has_trained = True
         try:
@@ -276,25 +281,27 @@ class StepHook:
         except InjectedError:
             raise  # an injected error is meant for the user's step
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
-            self._failed("step", error)
+            self._report_failure("step", error)
 
     def _record_step(self) -> None:
         # The step is recorded at once, with what can be read without a wait. What is on an
         # accelerator is read later and recorded as another event: a kill in between loses the
         # numbers of some steps, and not the steps.
-        losses, self._since_step = tuple(self._since_step), []
-        self._has_looked = False
-        given = None if self._given is None else self._given()
-        losses_late = any(loss.device.type != "cpu" for loss in losses)
-        given_late = given is not None and given.is_late
-        epoch, step = self._step_done(
-            None if losses_late else tuple(spell(loss.item()) for loss in losses),
-            None if given is None or given_late else given.read(),
+        losses, self._open_losses = tuple(self._open_losses), []
+        self._has_seen_gradients = False
+        unread_inputs = None if self._close_inputs is None else self._close_inputs()
+        has_late_losses = any(loss.device.type != "cpu" for loss in losses)
+        has_late_inputs = unread_inputs is not None and unread_inputs.is_on_accelerator
+        epoch, step = self._on_step_end(
+            None if has_late_losses else tuple(encode_number(loss.item()) for loss in losses),
+            None if unread_inputs is None or has_late_inputs else unread_inputs.load_inputs(),
         )
-        if losses_late or given_late:
-            self._pending.append((epoch, step, losses, given if given_late else None))
-            if len(self._pending) >= PENDING_MAX:
-                self.read_pending()
+        if has_late_losses or has_late_inputs:
+            self._pending_steps.append(
+                (epoch, step, losses, unread_inputs if has_late_inputs else None)
+            )
+            if len(self._pending_steps) >= PENDING_MAX:
+                self.resolve_pending()
 
 
 def _is_within_step(step_code: CodeType) -> bool:
@@ -309,6 +316,6 @@ def _is_within_step(step_code: CodeType) -> bool:
     return False
 
 
-def spell(value: float) -> float | str:
+def encode_number(value: float) -> float | str:
     """Return a number as JSON can hold it, to the last bit; "nan", "inf", "-inf" by name."""
     return value if math.isfinite(value) else str(value)

@@ -21,8 +21,8 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
-from chaos.model.objects import object_path
-from chaos.probe.imported import once_imported
+from chaos.model.objects import build_object_path
+from chaos.probe.import_hooks import call_after_import
 from chaos.run.clock import SystemClock
 
 # The answers that are lost of one request, one for each time that it is sent.
@@ -31,23 +31,23 @@ _LOCAL = "localhost"  # names below it are this machine's (RFC 6761)
 
 
 @dataclass(frozen=True)
-class Request:
+class StoreRequest:
     """One request; answers are lost, or late, as a fault has it."""
 
     operation: str
     params: Mapping[str, Any]
     #: an answer's `Body` is read whole
-    reads: bool = False
+    needs_body: bool = False
     #: asked as each answer has come
-    loses: Loses | None = field(default=None, compare=False)
+    loses_answer: Loses | None = field(default=None, compare=False)
     #: seconds before it is sent
     delay_s: float = 0.0
 
 
-Steps: TypeAlias = Generator[Request, Any, Any]
+Steps: TypeAlias = Generator[StoreRequest, Any, Any]
 
 
-class Call(NamedTuple):
+class ClientCall(NamedTuple):
     """A call of a client of S3."""
 
     client: Any
@@ -57,8 +57,8 @@ class Call(NamedTuple):
     is_async: bool = False
 
     @property
-    def request(self) -> Request:
-        return Request(self.operation, self.params)
+    def request(self) -> StoreRequest:
+        return StoreRequest(self.operation, self.params)
 
     @property
     def bucket(self) -> str:
@@ -67,15 +67,15 @@ class Call(NamedTuple):
     @property
     def path(self) -> str:
         """The object that it names; of a listing or of many objects, the bucket."""
-        return object_path(self.bucket, str(self.params.get("Key", "")))
+        return build_object_path(self.bucket, str(self.params.get("Key", "")))
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The objects that it removes, puts or reads."""
         if self.operation != "DeleteObjects":
             return (self.path,)
-        keys = (one["Key"] for one in self.params.get("Delete", {}).get("Objects", ()))
-        return tuple(object_path(self.bucket, key) for key in keys)
+        keys = (entry["Key"] for entry in self.params.get("Delete", {}).get("Objects", ()))
+        return tuple(build_object_path(self.bucket, key) for key in keys)
 
     @property
     def endpoint(self) -> str:
@@ -91,19 +91,19 @@ class Call(NamedTuple):
             return host == _LOCAL or host.endswith(f".{_LOCAL}")
 
 
-Around: TypeAlias = Callable[[Call], Steps]
+Around: TypeAlias = Callable[[ClientCall], Steps]
 
 _LOSES: contextvars.ContextVar[Loses | None] = contextvars.ContextVar("loses", default=None)
 _QUIET: contextvars.ContextVar[bool] = contextvars.ContextVar("quiet", default=False)
 
 
-def plainly(call: Call) -> Steps:
+def make_call(call: ClientCall) -> Steps:
     """Make a call as the job does."""
     return (yield call.request)
 
 
 @contextlib.contextmanager
-def quietly() -> Iterator[None]:
+def pause_watch() -> Iterator[None]:
     """Make calls of chaos's own, which are not told, while the context lasts."""
     token = _QUIET.set(True)
     try:
@@ -112,88 +112,91 @@ def quietly() -> Iterator[None]:
         _QUIET.reset(token)
 
 
-def wrap_stores(around: Around) -> None:
-    """Make each call to S3, also of clients imported later, by `around`."""
-    once_imported(
-        ("botocore.client", "aiobotocore.client"), functools.partial(_wrap_client, around=around)
+def wrap_stores(handle_call: Around) -> None:
+    """Make each call to S3, also of clients imported later, by `handle_call`."""
+    call_after_import(
+        ("botocore.client", "aiobotocore.client"),
+        functools.partial(_wrap_client, handle_call=handle_call),
     )
-    once_imported(("botocore.endpoint", "aiobotocore.endpoint"), _wrap_endpoint)
+    call_after_import(("botocore.endpoint", "aiobotocore.endpoint"), _wrap_endpoint)
 
 
-def _wrap_client(module: ModuleType, around: Around) -> None:
+def _wrap_client(module: ModuleType, handle_call: Around) -> None:
     is_async = module.__name__.startswith("aiobotocore")
     owner = getattr(module, "AioBaseClient" if is_async else "BaseClient", None)
     original = getattr(owner, "_make_api_call", None)
     if owner is None or original is None:  # another version
         return
-    made = _made_in_a_loop(original, around) if is_async else _made(original, around)
-    owner._make_api_call = functools.wraps(original)(made)  # noqa: SLF001 - it has no public name
+    replacement = (
+        _wrap_async_call(original, handle_call) if is_async else _wrap_call(original, handle_call)
+    )
+    owner._make_api_call = functools.wraps(original)(replacement)  # noqa: SLF001 - it has no public name
 
 
-def _made(original: Any, around: Around) -> Any:  # functions of a client
-    def made(client: Any, operation: str, params: Mapping[str, Any]) -> Any:
-        if not _is_told(client):
+def _wrap_call(original: Any, handle_call: Around) -> Any:  # functions of a client
+    def call_store(client: Any, operation: str, params: Mapping[str, Any]) -> Any:
+        if not _is_watched(client):
             return original(client, operation, params)
-        steps = around(Call(client, operation, params))
-        return _drive(steps, functools.partial(_ask, original, client))
+        steps = handle_call(ClientCall(client, operation, params))
+        return _run_steps(steps, functools.partial(_send_request, original, client))
 
-    return made
+    return call_store
 
 
-def _drive(steps: Steps, ask: Callable[[Request], Any]) -> Any:
+def _run_steps(steps: Steps, send_request: Callable[[StoreRequest], Any]) -> Any:
     try:
         request = next(steps)
         while True:
             try:
-                answer = ask(request)
+                answer = send_request(request)
             except BaseException as error:  # noqa: BLE001 - passed on to what has asked
                 request = steps.throw(error)
             else:
                 request = steps.send(answer)
-    except StopIteration as over:
-        return over.value
+    except StopIteration as stop:
+        return stop.value
 
 
-def _ask(original: Any, client: Any, request: Request) -> Any:
+def _send_request(original: Any, client: Any, request: StoreRequest) -> Any:
     if request.delay_s:
         SystemClock().sleep(request.delay_s)
-    token = _LOSES.set(request.loses)
+    token = _LOSES.set(request.loses_answer)
     try:
         answer = original(client, request.operation, dict(request.params))
-        if request.reads:
+        if request.needs_body:
             answer["Body"] = answer["Body"].read()
         return answer
     finally:
         _LOSES.reset(token)
 
 
-def _made_in_a_loop(original: Any, around: Around) -> Any:
-    async def made(client: Any, operation: str, params: Mapping[str, Any]) -> Any:
-        if not _is_told(client):
+def _wrap_async_call(original: Any, handle_call: Around) -> Any:
+    async def call_store(client: Any, operation: str, params: Mapping[str, Any]) -> Any:
+        if not _is_watched(client):
             return await original(client, operation, params)
-        steps = around(Call(client, operation, params, is_async=True))
+        steps = handle_call(ClientCall(client, operation, params, is_async=True))
         try:
             request = next(steps)
             while True:
                 try:
-                    answer = await _ask_in_a_loop(original, client, request)
+                    answer = await _send_async_request(original, client, request)
                 except BaseException as error:  # noqa: BLE001 - passed on to what has asked
                     request = steps.throw(error)
                 else:
                     request = steps.send(answer)
-        except StopIteration as over:
-            return over.value
+        except StopIteration as stop:
+            return stop.value
 
-    return made
+    return call_store
 
 
-async def _ask_in_a_loop(original: Any, client: Any, request: Request) -> Any:
+async def _send_async_request(original: Any, client: Any, request: StoreRequest) -> Any:
     if request.delay_s:
         await asyncio.sleep(request.delay_s)
-    token = _LOSES.set(request.loses)
+    token = _LOSES.set(request.loses_answer)
     try:
         answer = await original(client, request.operation, dict(request.params))
-        if request.reads:
+        if request.needs_body:
             answer["Body"] = await answer["Body"].read()
         return answer
     finally:
@@ -209,25 +212,25 @@ def _wrap_endpoint(module: ModuleType) -> None:
 
     def send(endpoint: Any, request: Any) -> Any:
         answer = original(endpoint, request)
-        _lose(request)
+        _lose_answer(request)
         return answer
 
-    async def send_in_a_loop(endpoint: Any, request: Any) -> Any:
+    async def send_async(endpoint: Any, request: Any) -> Any:
         answer = await original(endpoint, request)
-        _lose(request)
+        _lose_answer(request)
         return answer
 
-    owner._send = functools.wraps(original)(send_in_a_loop if is_async else send)  # noqa: SLF001
+    owner._send = functools.wraps(original)(send_async if is_async else send)  # noqa: SLF001
 
 
-def _lose(request: Any) -> None:
+def _lose_answer(request: Any) -> None:
     """Raise, in place of an answer, what a client raises whose connection breaks before it."""
-    loses = _LOSES.get()
-    if loses is not None and loses():
+    loses_answer = _LOSES.get()
+    if loses_answer is not None and loses_answer():
         from botocore.exceptions import ConnectionClosedError
 
         raise ConnectionClosedError(endpoint_url=request.url)
 
 
-def _is_told(client: Any) -> bool:
+def _is_watched(client: Any) -> bool:
     return not _QUIET.get() and bool(client.meta.service_model.service_name == "s3")

@@ -10,42 +10,42 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from chaos.model.places import Place
+from chaos.model.places import TrainingPlace
 
 _MARK = "_chaos_given_at"
 
 
 class ThreadPlaces:
-    """The places at which the training thread, which `trains_here` names, gave work to others."""
+    """The places where the training thread (see `mark_training_thread`) gave work to others."""
 
-    def __init__(self, now: Callable[[], Place]) -> None:
-        self._now = now
-        self._trainer: int | None = None
-        self._here = threading.local()
+    def __init__(self, find_place: Callable[[], TrainingPlace]) -> None:
+        self._find_place = find_place
+        self._training_thread: int | None = None
+        self._thread_state = threading.local()
 
-    def trains_here(self) -> None:
-        self._trainer = threading.get_ident()
+    def mark_training_thread(self) -> None:
+        self._training_thread = threading.get_ident()
 
-    def place(self) -> Place:
+    def find_work_place(self) -> TrainingPlace:
         """Return the place of training when this thread was given its work; otherwise the present.
 
         A thread that lives on may be given more work later, in a way that is not seen: the
         recorded place holds only for the epoch in which the thread first asks.
         """
-        now = self._now()
-        given = getattr(self._here, "place", None)
-        if given is not None:
-            return given  # type: ignore[no-any-return]
+        current_place = self._find_place()
+        work_place = getattr(self._thread_state, "place", None)
+        if work_place is not None:
+            return work_place  # type: ignore[no-any-return]
         thread = threading.current_thread()
-        given = vars(thread).get(_MARK)
-        if given is None:
-            return now
-        first = vars(thread).setdefault(f"{_MARK}_used", now.epoch)
-        return given if first == now.epoch else now
+        work_place = vars(thread).get(_MARK)
+        if work_place is None:
+            return current_place
+        first_epoch = vars(thread).setdefault(f"{_MARK}_used", current_place.epoch)
+        return work_place if first_epoch == current_place.epoch else current_place
 
-    def is_beside(self, thread: int | None = None) -> bool:
+    def is_background(self, thread: int | None = None) -> bool:
         """Return whether another thread than this one, or than the given one, trains."""
-        return self._trainer not in (None, thread or threading.get_ident())
+        return self._training_thread not in (None, thread or threading.get_ident())
 
     def watch(self) -> None:
         """Mark threads as they are started, and work as it is submitted."""
@@ -54,14 +54,14 @@ class ThreadPlaces:
         start, submit = thread_class.start, executor_class.submit
 
         @functools.wraps(start)
-        def started(thread: threading.Thread) -> None:
+        def start_thread(thread: threading.Thread) -> None:
             if self._is_training():
                 # Before it starts, for a thread may write before `start()` has returned.
-                vars(thread)[_MARK] = self._now()
+                vars(thread)[_MARK] = self._find_place()
             start(thread)
 
         @functools.wraps(submit)
-        def submitted(
+        def submit_work(
             executor: ThreadPoolExecutor,
             work: Callable[..., Any],
             /,
@@ -70,20 +70,20 @@ class ThreadPlaces:
         ) -> Any:
             if not self._is_training():
                 return submit(executor, work, *args, **kwargs)
-            return submit(executor, self._given(work, self._now()), *args, **kwargs)
+            return submit(executor, self._bind_place(work, self._find_place()), *args, **kwargs)
 
-        thread_class.start, executor_class.submit = started, submitted
+        thread_class.start, executor_class.submit = start_thread, submit_work
 
     def _is_training(self) -> bool:
-        return threading.get_ident() == self._trainer
+        return threading.get_ident() == self._training_thread
 
-    def _given(self, work: Callable[..., Any], place: Place) -> Callable[..., Any]:
+    def _bind_place(self, work: Callable[..., Any], place: TrainingPlace) -> Callable[..., Any]:
         @functools.wraps(work)
-        def done(*args: Any, **kwargs: Any) -> Any:
-            self._here.place = place
+        def run_work(*args: Any, **kwargs: Any) -> Any:
+            self._thread_state.place = place
             try:
                 return work(*args, **kwargs)
             finally:
-                self._here.place = None
+                self._thread_state.place = None
 
-        return done
+        return run_work

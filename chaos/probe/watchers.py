@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from chaos import declared
-from chaos.check.resume_place import Seen, place_of
+from chaos import declaration
+from chaos.check.resume_place import StepKeys, find_resume_place
 from chaos.model.event import (
     AnyEvent,
     Declared,
@@ -18,23 +18,23 @@ from chaos.model.event import (
     TrainFnEnded,
     WatchCost,
 )
-from chaos.model.places import Place
+from chaos.model.places import TrainingPlace
 from chaos.model.watch import Watch
 from chaos.probe.cursor import Recorder
 from chaos.probe.job_files import JobFiles, Stops
 from chaos.probe.job_objects import JobObjects
-from chaos.probe.saves import Saves
-from chaos.probe.state.file_copies import FileCopies
-from chaos.probe.state.files import sharded_part, watch_files, watch_libraries
-from chaos.probe.state.give_back import FOLDER, Orders
-from chaos.probe.state.gradients import mark_of, versions_of, waiting
-from chaos.probe.state.inputs import Call, Given, InputWindow
-from chaos.probe.state.roots import Owner, Roots
-from chaos.probe.state.watch import StateWatch, kind_of
+from chaos.probe.saves import SaveFolder
+from chaos.probe.state.files import build_sharded_part, watch_files, watch_libraries
+from chaos.probe.state.gradients import find_gradient_mark, find_gradients, find_versions
+from chaos.probe.state.inputs import InputWindow, ModuleCall, StepInputs
+from chaos.probe.state.restored_files import FileCopies
+from chaos.probe.state.restored_values import FOLDER, ValueOrders
+from chaos.probe.state.roots import Owner, RootModules
+from chaos.probe.state.watch import StateWatch, find_kind
 from chaos.probe.storage_faults import StorageInjector
 from chaos.run.file_digest import folder_digests
 from chaos.run.process_size import process_size
-from chaos.words import shortened
+from chaos.wording import shorten_text
 
 
 class Watchers:
@@ -55,17 +55,21 @@ class Watchers:
         self.cost = record.cost
         self._watch = watch
         self._record = record
-        self._cursor, self._write, self._failed = record.cursor, record.write, record.failed
+        self._cursor, self._write, self._report_failure = (
+            record.cursor,
+            record.write,
+            record.report_failure,
+        )
         self._state: StateWatch | None = None
         self._inputs: InputWindow | None = None
-        self._roots: Roots | None = None
+        self._roots: RootModules | None = None
         self._files: JobFiles | None = None
-        self._saves: Saves | None = None
+        self._saves: SaveFolder | None = None
         self._copies: FileCopies | None = None
-        self.validates: Callable[[], None] | None = None
+        self.on_validation: Callable[[], None] | None = None
         #: the faults of the objects that the job puts into a store
-        self.of_objects: StorageInjector | None = None
-        self.losses: Callable[[], tuple[float | str, ...]] = tuple
+        self.object_faults: StorageInjector | None = None
+        self.list_open_losses: Callable[[], tuple[float | str, ...]] = tuple
         self._has_reports = has_reports
         self._epoch_steps = epoch_steps
 
@@ -75,49 +79,53 @@ class Watchers:
         *,
         ranks: int,
         was_handed_none: bool,
-        reported: int | None = None,
-        stops: Stops | None,
-        strike_in_load: Callable[[], None] | None = None,
+        reported_epoch: int | None = None,
+        find_stop: Stops | None,
+        stop_in_load: Callable[[], None] | None = None,
     ) -> None:
         """Watch torch, if it is there, as one of so many ranks.
 
-        `stops` returns what to call at a moment of a save, None where no op waits in one;
-        `strike_in_load` is called inside the first load of a file that an earlier attempt saved.
+        `find_stop` returns what to call at a moment of a save, None where no op waits in one;
+        `stop_in_load` is called inside the first load of a file that an earlier attempt saved.
         """
         if self._watch.state:
-            declared.on_declare(self._declared)
+            declaration.add_declare_listener(self._record_declaration)
         try:
             import torch  # noqa: F401
         except ImportError:  # a boosting job has no state that is known here
             return
         self._install_modules()
         if self._state is not None and (orders := saves.parent / FOLDER).is_dir():
-            who = self._cursor
-            self._copies = FileCopies.of(orders, attempt=who.attempt, rank=who.rank)
-            self._state.follow(Orders(orders, attempt=who.attempt, rank=who.rank))
-        if self._watch.files or strike_in_load is not None or stops is not None:
+            cursor = self._cursor
+            self._copies = FileCopies.restore_files(
+                orders, attempt=cursor.attempt, rank=cursor.rank
+            )
+            self._state.set_orders(ValueOrders(orders, attempt=cursor.attempt, rank=cursor.rank))
+        if self._watch.files or stop_in_load is not None or find_stop is not None:
             may_move = was_handed_none and self._cursor.attempt > 0
-            files = self._install_files(Saves(saves), ranks=ranks, may_move=may_move)
-            files.reported = reported
-            files.loads.strike = strike_in_load
-            files.stops = stops or files.stops
-            if self.of_objects is not None:
-                JobObjects(files, self._now, self.of_objects, self._failed).watch()
+            files = self._install_files(SaveFolder(saves), ranks=ranks, may_move=may_move)
+            files.reported_epoch = reported_epoch
+            files.load_recorder.inject_fault = stop_in_load
+            files.find_stop = find_stop or files.find_stop
+            if self.object_faults is not None:
+                JobObjects(
+                    files, self._find_place, self.object_faults, self._report_failure
+                ).watch()
 
     @property
-    def given(self) -> Callable[[], Given] | None:
+    def input_closer(self) -> Callable[[], StepInputs] | None:
         """The function that closes the window of inputs, None if they are not watched."""
         return None if self._inputs is None else self._close_inputs
 
     def drop_inputs(self) -> None:
         """Drop the inputs that were backpropagated since the last step."""
         if self._inputs is not None:
-            self._inputs.drop()
+            self._inputs.drop_calls()
 
     @property
-    def is_to_train(self) -> bool:
+    def has_optimizer(self) -> bool:
         """Whether the job was seen to make an optimizer."""
-        return self._state is not None and bool(self._state.found.all("optimizer"))
+        return self._state is not None and bool(self._state.state_objects.list_objects("optimizer"))
 
     # -- called by the probe ---------------------------------------------------------------------
 
@@ -126,29 +134,29 @@ class Watchers:
         if self._files is not None:
             watch_libraries(self._files)
 
-    def has_read(self, paths: Sequence[Path]) -> None:
+    def record_early_reads(self, paths: Sequence[Path]) -> None:
         """Look at files that were read before anything was watched."""
         if self._files is not None:
-            self._files.has_read(paths)
+            self._files.record_early_reads(paths)
 
-    def gradients_due(self) -> None:
+    def take_gradients(self) -> None:
         """Look at the gradients that are accumulated so far."""
         if self._state is not None:
-            with self.cost.watching:
-                self._state.gradients_due()
+            with self.cost.watch_time:
+                self._state.take_gradients()
 
-    def on_save(self, call: Callable[[], None]) -> None:
+    def set_save_callback(self, callback: Callable[[], None]) -> None:
         """Call this once the thread that trains has saved a file."""
         if self._files is None:
             return
         copies = self._copies
 
-        def saved() -> None:
-            call()
+        def note_save() -> None:
+            callback()
             if copies is not None:
-                copies.saved()
+                copies.copy_files()
 
-        self._files.on_save = saved
+        self._files.on_save = note_save
 
     def drop_gradients(self) -> None:
         """Forget the gradients that were accumulated at an earlier place."""
@@ -159,56 +167,60 @@ class Watchers:
         """Return whether any gradient is left for a step; True where state is not watched."""
         if self._state is None:
             return True
-        with self.cost.watching:
-            return any(waiting(self._state.optimizers()))
+        with self.cost.watch_time:
+            return any(find_gradients(self._state.list_optimizers()))
 
-    def gradient_mark(self) -> tuple[int, ...] | None:
+    def find_gradient_mark(self) -> tuple[int, ...] | None:
         """Return what differs once the gradients were cleared; reads none of them."""
-        return mark_of([] if self._state is None else self._state.optimizers())
+        return find_gradient_mark([] if self._state is None else self._state.list_optimizers())
 
-    def versions(self) -> tuple[int, ...]:
-        """Return how often parameters were changed, see `versions_of`."""
-        return versions_of([] if self._state is None else self._state.optimizers())
+    def find_versions(self) -> tuple[int, ...]:
+        """Return how often parameters were changed, see `find_versions`."""
+        return find_versions([] if self._state is None else self._state.list_optimizers())
 
-    def describe_optimizer(self, optimizer: Any) -> str:  # see `kind_of`
+    def describe_optimizer(self, optimizer: Any) -> str:  # see `find_kind`
         """Return number and kind of an optimizer; empty for the first, and where it is unknown."""
-        known = [] if self._state is None else self._state.found.all("optimizer")
-        number = next((n for n, one in enumerate(known) if one is optimizer), 0)
+        optimizers = (
+            [] if self._state is None else self._state.state_objects.list_objects("optimizer")
+        )
+        number = next(
+            (index for index, candidate in enumerate(optimizers) if candidate is optimizer), 0
+        )
         return f"{number} ({type(optimizer).__name__})" if number else ""
 
-    def resumes(self, optimizer: Any) -> None:  # see `kind_of`
+    def settle_resume(self, optimizer: Any) -> None:  # see `find_kind`
         """Find out, before a step is looked at or stopped at, where the attempt resumed."""
         if self._files is not None:
             if self._state is not None:
-                self._state.found.add(kind_of(optimizer), optimizer)
-            before = self._cursor.numbers()
-            with self.cost.watching:
-                self._files.step_begins(self._first_seen)
-            if self._state is not None and self._cursor.numbers() != before:
-                self._state.enters_anew()
+                self._state.state_objects.add_object(find_kind(optimizer), optimizer)
+            place_before = self._cursor.place_key()
+            with self.cost.watch_time:
+                self._files.step_begins(self._find_evidence)
+            if self._state is not None and self._cursor.place_key() != place_before:
+                self._state.reset_entry()
 
-    def step_begins(self, optimizer: Any) -> None:  # see `kind_of`
+    def step_begins(self, optimizer: Any) -> None:  # see `find_kind`
         """Look at the state before an optimizer step."""
-        with self.cost.watching:
+        with self.cost.watch_time:
             if self._files is not None:
                 # The order matters: the place is settled first, then what is seen of the step is
                 # recorded at it. A step that ends an epoch by being the first of the next one can
                 # only be known as it begins, when all ranks have come to it.
-                self._files.pass_reported()
-                steps = self._epoch_steps or declared.declared_epoch_steps()
+                self._files.pass_reported_end()
+                steps = self._epoch_steps or declaration.find_epoch_steps()
                 if not self._has_reports and self._files.is_at_end(steps):
                     self._end_epoch()
                     self._cursor.epoch, self._cursor.step = self._cursor.epoch + 1, 0
             if self._copies is not None:
-                self._copies.step_begins(self._now())
+                self._copies.keep_copies(self._find_place())
             if self._state is not None:
-                is_saved = self._files is not None and self._files.may_resume_here()
-                by_steps = self._watch.entries == "steps"
-                self._state.step_begins(optimizer, may_be_entered=is_saved or by_steps)
+                is_saved = self._files is not None and self._files.can_resume()
+                is_every_step = self._watch.entries == "steps"
+                self._state.step_begins(optimizer, may_be_entered=is_saved or is_every_step)
 
     def step_done(self) -> None:
         """Look at the state after a step that was counted."""
-        self.cost.steps += 1
+        self.cost.step_count += 1
         if self._files is not None:
             self._files.step_done()
         if self._state is not None:
@@ -231,17 +243,19 @@ class Watchers:
         cost, cursor = self.cost, self._cursor
         self._write(
             WatchCost(
-                **cursor.who(),
+                **cursor.rank_fields(),
                 epoch=cursor.epoch,
-                steps=cost.steps,
-                watch_ns=cost.watching.spent_ns,
-                state_ns=cost.on_state.spent_ns,
+                steps=cost.step_count,
+                watch_ns=cost.watch_time.spent_ns,
+                state_ns=cost.state_time.spent_ns,
             )
         )
-        cost.begin_anew()
+        cost.reset()
         if (size := process_size()) is not None:
             cursor = self._record.cursor
-            self._write(ProcessSeen(**cursor.who(), epoch=cursor.epoch, **size.model_dump()))
+            self._write(
+                ProcessSeen(**cursor.rank_fields(), epoch=cursor.epoch, **size.model_dump())
+            )
 
     def part_uploaded(self, folder: Path, checkpoint: str, *, is_placed: bool) -> None:
         """Record the files that this rank is about to upload.
@@ -251,17 +265,17 @@ class Watchers:
         """
         if not self._watch.files:
             return
-        with self.cost.watching if is_placed else contextlib.nullcontext():
+        with self.cost.watch_time if is_placed else contextlib.nullcontext():
             files = folder_digests(folder)
         if self._files is not None and files:
             self._files.part_uploaded(checkpoint, folder, files)
         epoch = self._cursor.epoch if is_placed else None
         part = PartUploaded(
-            **self._cursor.who(),
+            **self._cursor.rank_fields(),
             epoch=epoch,
             checkpoint=checkpoint,
             files=files,
-            sharded=sharded_part(folder, files),
+            sharded=build_sharded_part(folder, files),
         )
         self._write(part)
 
@@ -273,105 +287,122 @@ class Watchers:
             self._files.step_begins()  # it may have resumed where nothing was left to train
             if self._cursor.step:
                 self._end_epoch()
-        text = None if error is None else shortened(f"{type(error).__name__}: {error}")
-        self._write(TrainFnEnded(**self._cursor.place(), error=text))
+        text = None if error is None else shorten_text(f"{type(error).__name__}: {error}")
+        self._write(TrainFnEnded(**self._cursor.place_fields(), error=text))
 
     def loader_started(self, iterator: Any) -> None:  # torch's
         """Look at the data set that the processes of a persistent loader were given."""
         if self._state is not None:
-            with self.cost.watching:
+            with self.cost.watch_time:
                 self._state.loader_started(iterator)
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _now(self) -> Place:
-        return Place(self._cursor.epoch, self._cursor.step)
+    def _find_place(self) -> TrainingPlace:
+        return TrainingPlace(self._cursor.epoch, self._cursor.step)
 
     def _end_epoch(self) -> None:
         """Record the end of an epoch that no report ends."""
         assert self._files is not None
         self._files.epoch_ended()
         if self._state is not None:
-            self._state.settle()
-        self._write(EpochEnded(**self._cursor.who(), epoch=self._cursor.epoch))
+            self._state.write_pending()
+        self._write(EpochEnded(**self._cursor.rank_fields(), epoch=self._cursor.epoch))
         self._write_cost()
 
-    def _declared(self, name: str) -> None:
+    def _record_declaration(self, name: str) -> None:
         try:
-            self._write(Declared(**self._cursor.who(), name=name))
+            self._write(Declared(**self._cursor.rank_fields(), name=name))
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's call
-            self._failed("declare", error)
+            self._report_failure("declare", error)
 
     def _install_modules(self) -> None:
         if self._watch.state:
-            record = replace(self._record, write=self._state_seen)
-            self._state = StateWatch(record, every=self._watch.every)
+            record = replace(self._record, write=self._record_state)
+            self._state = StateWatch(record, sample_steps=self._watch.every)
         if self._watch.inputs:
             self._inputs = InputWindow()
-        if not (self._watch.state or self._watch.inputs or self.validates):
+        if not (self._watch.state or self._watch.inputs or self.on_validation):
             return
-        validates = self.validates or (lambda: None)
-        self._roots = Roots(self._called, self._root_found, self._failed, validates=validates)
+        on_validation = self.on_validation or (lambda: None)
+        self._roots = RootModules(
+            self._on_model_call,
+            self._on_root_found,
+            self._report_failure,
+            on_validation=on_validation,
+        )
         if self._state is not None:
             self._state.install(self._roots)
         state = self._state
-        self._roots.watch(lambda: [] if state is None else state.found.all("ema"))
+        self._roots.watch(lambda: [] if state is None else state.state_objects.list_objects("ema"))
 
-    def _install_files(self, saves: Saves, *, ranks: int, may_move: bool) -> JobFiles:
+    def _install_files(self, saves: SaveFolder, *, ranks: int, may_move: bool) -> JobFiles:
         self._saves = saves
         files = JobFiles(self._record, saves, may_move=may_move, ranks=ranks)
         if self._roots is not None:
-            files.unhook = self._roots.without_hooks
+            files.run_unhooked = self._roots.call_unhooked
         if self._state is not None:
-            files.settle = self._state.settle if self._cursor.attempt == 0 else None
-            files.trained = self._state.count_trained
-        if self.of_objects is not None:
-            files.hides = self.of_objects.hides
+            files.settle_state = self._state.write_pending if self._cursor.attempt == 0 else None
+            files.count_trained = self._state.count_trained
+        if self.object_faults is not None:
+            files.is_hidden = self.object_faults.is_hidden
         watch_files(files)
         files.watch_opened()
         self._files = files
         return files
 
-    def _state_seen(self, event: AnyEvent) -> None:
+    def _record_state(self, event: AnyEvent) -> None:
         """Write a state snapshot, and keep its digests for later attempts."""
         self._write(event)
         if self._saves is None or not isinstance(event, StateSeen):
             return
-        self._saves.keep_state(event.attempt, event.rank, place_of(event), event.components)
+        self._saves.record_state(
+            event.attempt, event.rank, find_resume_place(event), event.components
+        )
 
-    def _first_seen(self) -> Seen:
+    def _find_evidence(self) -> StepKeys:
         """Return what is seen of the first step of an attempt before it is made."""
-        model, optimizer = ("", "") if self._state is None else self._state.keys()
-        given = None if self._inputs is None else self._inputs.given(*self._trained()).read()
-        inputs = "" if given is None else given.digest
-        return Seen(model=model, optimizer=optimizer, inputs=inputs, losses=self.losses())
+        model, optimizer = ("", "") if self._state is None else self._state.find_state_keys()
+        step_inputs = (
+            None
+            if self._inputs is None
+            else self._inputs.gather_inputs(*self._find_training()).load_inputs()
+        )
+        inputs = "" if step_inputs is None else step_inputs.digest
+        return StepKeys(
+            model=model, optimizer=optimizer, inputs=inputs, losses=self.list_open_losses()
+        )
 
-    def _close_inputs(self) -> Given:
+    def _close_inputs(self) -> StepInputs:
         assert self._inputs is not None
-        return self._inputs.close(*self._trained())
+        return self._inputs.close_window(*self._find_training())
 
-    def _trained(self) -> tuple[Callable[[], list[Any]], int]:
+    def _find_training(self) -> tuple[Callable[[], list[Any]], int]:
         """Return what tells of the optimizers that train, and the epoch in which they do."""
-        known: Callable[[], list[Any]] = list if self._state is None else self._state.optimizers
-        return known, self._cursor.epoch
+        list_optimizers: Callable[[], list[Any]] = (
+            list if self._state is None else self._state.list_optimizers
+        )
+        return list_optimizers, self._cursor.epoch
 
-    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> Call | None:
+    def _on_model_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner
+    ) -> ModuleCall | None:
         # Before the ranks wait for each other in the backward pass: once any rank begins its first
         # step, what all of them have read is recorded.
         if self._files is not None:
-            self._files.look()
+            self._files.scan_files()
         if self._state is not None and self._watch.entries == "epochs":
             files = self._files
-            with self.cost.watching:
-                self._state.called(
-                    lambda: files is not None and files.may_resume_here(),
-                    has_read_late=files is not None and files.going_on.is_late,
+            with self.cost.watch_time:
+                self._state.take_census(
+                    lambda: files is not None and files.can_resume(),
+                    has_read_late=files is not None and files.resume_finder.has_late_read,
                 )
         if self._inputs is None:
             return None
-        with self.cost.watching:
-            return self._inputs.called(args, kwargs, owner)
+        with self.cost.watch_time:
+            return self._inputs.add_call(args, kwargs, owner)
 
-    def _root_found(self) -> None:
+    def _on_root_found(self) -> None:
         if self._state is not None:
-            self._state.root_found()
+            self._state.add_root()

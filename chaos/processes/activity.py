@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos.processes.tree import all_of
+from chaos.processes.tree import find_process_trees
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 #: of a thread that computes, waits for a core, or waits for a disk
@@ -29,23 +29,23 @@ class Activity:
     sleepers: frozenset[int] = frozenset()
 
 
-def read_activities(pids: Iterable[int]) -> dict[int, Activity]:
+def measure_activities(pids: Iterable[int]) -> dict[int, Activity]:
     """Return the activity of processes and of all below them, of those that live."""
     activities: dict[int, Activity] = {}
-    for process in all_of(pids):
+    for process in find_process_trees(pids):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            activities[process.pid] = _read_activity(process.pid)
+            activities[process.pid] = _measure_activity(process.pid)
     return activities
 
 
-def _read_activity(pid: int) -> Activity:
+def _measure_activity(pid: int) -> Activity:
     folder = Path("/proc", str(pid))
-    user, system = _fields(folder)[11:13]
+    user, system = _parse_stat(folder)[11:13]
     is_busy, wakes, sleepers = False, dict[int, int](), set[int]()
     for task in (folder / "task").iterdir():
         with contextlib.suppress(OSError):  # a thread may end meanwhile
             thread = int(task.name)
-            is_busy = is_busy or _fields(task)[0] in _BUSY
+            is_busy = is_busy or _parse_stat(task)[0] in _BUSY
             wakes[thread] = _count_wakes(task)
             if (task / "wchan").read_text() == _SLEEP:
                 sleepers.add(thread)
@@ -53,7 +53,7 @@ def _read_activity(pid: int) -> Activity:
     return Activity(cpu_s, is_busy, wakes, frozenset(sleepers))
 
 
-def _fields(folder: Path) -> list[str]:
+def _parse_stat(folder: Path) -> list[str]:
     """Return the fields of a `stat` from the state on: a command's name may have spaces in it."""
     return (folder / "stat").read_text().rpartition(")")[2].split()
 

@@ -24,7 +24,7 @@ def adopt_orphans(*, wanted: bool = True) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(wanted))
 
 
-def ended_children() -> Iterator[tuple[int, int]]:
+def reap_children() -> Iterator[tuple[int, int]]:
     """Yield the pid and exit code of each child that has ended; a signal's code is negative.
 
     Does not wait.
@@ -39,7 +39,7 @@ def ended_children() -> Iterator[tuple[int, int]]:
         yield pid, os.waitstatus_to_exitcode(status)
 
 
-def write_to(log: Path, *streams: int) -> None:
+def redirect_streams(log: Path, *streams: int) -> None:
     """Redirect this process's stdout and stderr, or the streams of these numbers, to a log."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in streams or (1, 2):

@@ -19,24 +19,24 @@ from pathlib import Path
 from typing import Any
 
 from chaos.errors import HarnessError
-from chaos.processes.child import die_with_parent, ended_children
+from chaos.processes.child import die_with_parent, reap_children
 from chaos.processes.wire import Wire
-from chaos.run.clock import SystemClock, seconds_since
-from chaos.run.signals import MEMORY, killed
+from chaos.run.clock import SystemClock, elapsed_seconds
+from chaos.run.signals import MEMORY, describe_kill
 
 POLL_S = 0.01
 ENDS_IN_S = 5.0  # a process that has closed its connection
 
 
 @dataclass(frozen=True)
-class Started:
+class ChildStarted:
     """The child that was asked for is forked."""
 
     pid: int
 
 
 @dataclass(frozen=True)
-class Exited:
+class ChildExited:
     """A forked child has ended; negative codes are signals."""
 
     pid: int
@@ -44,7 +44,7 @@ class Exited:
 
 
 @contextmanager
-def ended_with(harness: socket.socket) -> Iterator[None]:
+def exit_with_harness(harness: socket.socket) -> Iterator[None]:
     """End this process if the harness ends meanwhile: it imports, and reads no socket for seconds.
 
     The kernel's signal at the parent's end (PR_SET_PDEATHSIG) would come when the harness's
@@ -70,7 +70,7 @@ def ended_with(harness: socket.socket) -> Iterator[None]:
         os.close(stop)
 
 
-def fork_for_each(harness: Wire) -> tuple[Any, Wire]:
+def serve_forks(harness: Wire) -> tuple[Any, Wire]:
     """Fork for each request, for ever; return only in a child, with its request and connection.
 
     The process ends when the harness is gone.
@@ -82,7 +82,7 @@ def fork_for_each(harness: Wire) -> tuple[Any, Wire]:
     while True:
         if selector.select(POLL_S):
             try:
-                request, end = harness.receive_along()
+                request, end = harness.receive_with_socket()
             except EOFError:
                 os._exit(0)  # the kernel then kills the children, which asked it to
             assert end is not None
@@ -99,24 +99,24 @@ def fork_for_each(harness: Wire) -> tuple[Any, Wire]:
                 return request, Wire(end)
             end.close()  # an open copy would hide the child's end from the harness
             # Always before the Exited of this child, which is reaped below, in the same thread.
-            harness.send(Started(pid))
-        for pid, code in ended_children():
-            harness.send(Exited(pid, code))
+            harness.send(ChildStarted(pid))
+        for pid, code in reap_children():
+            harness.send(ChildExited(pid, code))
 
 
 class Forks:
-    """The harness's handle to such a process; `gone` returns the error for one that has ended."""
+    """The harness's handle to such a process; `build_error` returns the error for an ended one."""
 
-    def __init__(self, wire: Wire, gone: Callable[[], HarnessError]) -> None:
+    def __init__(self, wire: Wire, build_error: Callable[[], HarnessError]) -> None:
         self._wire = wire
-        self._gone = gone
+        self._build_error = build_error
         self._lock = threading.Lock()
         self._exited: dict[int, int] = {}
         self._is_closed = False
         self._clock = SystemClock()
 
     @property
-    def can_be_asked(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether the connection is open, and no message was left half read."""
         return not self._is_closed
 
@@ -125,19 +125,19 @@ class Forks:
 
         Raises `HarnessError` if the process that forks is gone.
         """
-        ours, theirs = socket.socketpair()
+        own_end, child_end = socket.socketpair()
         try:
             # The lock is kept from the request to its answer: threads of the harness, one per lane,
             # may ask the same process, and the next Started on the wire must be the asker's own.
             # What comes before it are ends of other children, kept for `exit_code`.
-            with theirs, self._lock:
-                self._send(request, theirs)
-                while not isinstance(message := self._receive(), Started):
+            with child_end, self._lock:
+                self._send(request, child_end)
+                while not isinstance(message := self._receive(), ChildStarted):
                     self._exited[message.pid] = message.code
         except BaseException:
-            ours.close()
+            own_end.close()
             raise
-        return message.pid, Wire(ours)
+        return message.pid, Wire(own_end)
 
     def exit_code(self, pid: int, *, within_s: float) -> int | None:
         """Wait for a child's end and return its exit code; None if it does not end in time.
@@ -153,11 +153,11 @@ class Forks:
                         message = self._receive()
                     except HarnessError:
                         return self._exited.pop(pid, None)
-                    assert isinstance(message, Exited)
+                    assert isinstance(message, ChildExited)
                     self._exited[message.pid] = message.code
                 if pid in self._exited:
                     return self._exited.pop(pid)
-            if seconds_since(start, self._clock) > within_s:
+            if elapsed_seconds(start, self._clock) > within_s:
                 return None
             self._clock.sleep(POLL_S)
         return None
@@ -166,17 +166,17 @@ class Forks:
         self._is_closed = True
         self._wire.close()
 
-    def _send(self, request: object, along: socket.socket) -> None:
+    def _send(self, request: object, passed_socket: socket.socket) -> None:
         try:
-            self._wire.send(request, along=along)
+            self._wire.send(request, passed_socket=passed_socket)
         except OSError as error:
-            raise self._gone() from error
+            raise self._build_error() from error
 
-    def _receive(self) -> Started | Exited:
+    def _receive(self) -> ChildStarted | ChildExited:
         try:
-            message: Started | Exited = self._wire.receive()
+            message: ChildStarted | ChildExited = self._wire.receive()
         except EOFError as error:
-            raise self._gone() from error
+            raise self._build_error() from error
         except BaseException:  # half read: the rest would be taken for the next answer
             self.close()
             raise
@@ -192,25 +192,25 @@ class ForkingProcess:
     def __init__(
         self, command: Sequence[str], *, env: Mapping[str, str], cwd: str, log: Path
     ) -> None:
-        ours, theirs = socket.socketpair()
+        own_end, child_end = socket.socketpair()
         with log.open("wb") as file:
             self._process = subprocess.Popen(
-                [sys.executable, *command, str(theirs.fileno())],
+                [sys.executable, *command, str(child_end.fileno())],
                 env=env,
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_end.fileno()],
                 start_new_session=True,
             )
-        theirs.close()
+        child_end.close()
         self._log = log
-        self.forks = Forks(Wire(ours), self._gone)
+        self.forks = Forks(Wire(own_end), self._build_error)
 
     @property
     def is_alive(self) -> bool:
-        return self.forks.can_be_asked and self._process.poll() is None
+        return self.forks.is_usable and self._process.poll() is None
 
     def end(self) -> None:
         """End the process, and with it all that was forked from it."""
@@ -218,53 +218,57 @@ class ForkingProcess:
         self._process.wait()
         self.forks.close()
 
-    def _gone(self) -> HarnessError:
-        what = f"the process that jobs are forked from (it wrote to {self._log})"
+    def _build_error(self) -> HarnessError:
+        process_name = f"the process that jobs are forked from (it wrote to {self._log})"
         try:
             code = self._process.wait(ENDS_IN_S)
         except subprocess.TimeoutExpired:
-            return gone(what)
+            return build_death_error(process_name)
         if code < 0:
-            return gone(what, code)
-        said = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
-        last = next((line for line in reversed(said) if line.strip()), "it printed nothing")
-        return HarnessError(f"{what} ended by itself, with exit code {code}: {last.strip()}")
+            return build_death_error(process_name, code)
+        log_lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
+        last_line = next(
+            (line for line in reversed(log_lines) if line.strip()), "it printed nothing"
+        )
+        return HarnessError(
+            f"{process_name} ended by itself, with exit code {code}: {last_line.strip()}"
+        )
 
 
-class KeptWarm:
+class WarmProcesses:
     """Processes that fork on request, by a key: what they were started with, and cannot change."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._kept: dict[object, ForkingProcess] = {}
+        self._lock = threading.Lock()
+        self._processes: dict[object, ForkingProcess] = {}
 
     def get(self, key: object, start: Callable[[], ForkingProcess]) -> ForkingProcess:
         """Return the process of a key, which may still be at its imports; start it if need be."""
-        with self._guard:
-            kept = self._kept.get(key)
-            if kept is not None and not kept.is_alive:
-                kept.end()  # its end of the connection is still open
-                kept = None
-            if kept is None:
-                kept = self._kept[key] = start()
-            return kept
+        with self._lock:
+            process = self._processes.get(key)
+            if process is not None and not process.is_alive:
+                process.end()  # its end of the connection is still open
+                process = None
+            if process is None:
+                process = self._processes[key] = start()
+            return process
 
     def end(self, key: object) -> None:
         """End the process of a key, if there is one: it holds the memory of its imports."""
-        with self._guard:
-            kept = self._kept.pop(key, None)
-            if kept is not None:
-                kept.end()
+        with self._lock:
+            process = self._processes.pop(key, None)
+            if process is not None:
+                process.end()
 
     def close(self) -> None:
         """End all, and what was forked from them; a key may be asked for again."""
-        with self._guard:
-            for kept in self._kept.values():
-                kept.end()
-            self._kept.clear()
+        with self._lock:
+            for process in self._processes.values():
+                process.end()
+            self._processes.clear()
 
 
-def gone(what: str, code: int | None = None) -> HarnessError:
+def build_death_error(process_name: str, code: int | None = None) -> HarnessError:
     """Return the error for a process of chaos that ended too early; a negative code is a signal."""
-    why = f"{what} is gone, and chaos did not end it. {MEMORY}"
-    return HarnessError(why if code is None else killed(what, code))
+    text = f"{process_name} is gone, and chaos did not end it. {MEMORY}"
+    return HarnessError(text if code is None else describe_kill(process_name, code))

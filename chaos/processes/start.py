@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from chaos.errors import HarnessError
-from chaos.processes.forks import Forks, gone
+from chaos.processes.forks import Forks, build_death_error
 from chaos.processes.tree import is_running
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import SystemClock, elapsed_seconds
 
 # For the forker to fork a process, likewise a matter of milliseconds.
 FORK_S = 30.0
@@ -38,9 +38,9 @@ class ForkedProcess:
     Raises `HarnessError` if the process that forks is gone.
     """
 
-    def __init__(self, forks: Forks, start: ProcessStart, *, what: str) -> None:
+    def __init__(self, forks: Forks, start: ProcessStart, *, process_name: str) -> None:
         self._forks = forks
-        self._what = what
+        self._process_name = process_name
         self._clock = SystemClock()
         self.returncode: int | None = None
         self.pid, wire = forks.fork(start)
@@ -50,7 +50,7 @@ class ForkedProcess:
         except EOFError:  # it has ended: `poll` returns how
             pass
         except TimeoutError as error:
-            raise HarnessError(f"{what} did not come to its first line") from error
+            raise HarnessError(f"{process_name} did not come to its first line") from error
         finally:
             wire.close()
 
@@ -59,14 +59,14 @@ class ForkedProcess:
             within_s = 0.0 if is_running(self.pid) else END_S
             self.returncode = self._forks.exit_code(self.pid, within_s=within_s)
             if self.returncode is None and within_s:
-                raise gone(f"the process that {self._what} was forked from")
+                raise build_death_error(f"the process that {self._process_name} was forked from")
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         start = self._clock.now_ns()
         while (code := self.poll()) is None:
-            if timeout is not None and seconds_since(start, self._clock) > timeout:
-                raise subprocess.TimeoutExpired(self._what, timeout)
+            if timeout is not None and elapsed_seconds(start, self._clock) > timeout:
+                raise subprocess.TimeoutExpired(self._process_name, timeout)
             self._clock.sleep(POLL_S)
         return code
 

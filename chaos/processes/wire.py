@@ -24,7 +24,7 @@ class Wire:
         self._lock = threading.Lock()
 
     def send(
-        self, message: Any, *, along: socket.socket | None = None
+        self, message: Any, *, passed_socket: socket.socket | None = None
     ) -> None:  # whatever can be pickled
         """Send one message, whole, and hand over a socket along with it.
 
@@ -32,11 +32,11 @@ class Wire:
         """
         body = self._dumps(message)
         with self._lock:
-            if along is None:
+            if passed_socket is None:
                 self.end.sendall(_LENGTH.pack(len(body)) + body)
             else:
                 # One byte carries the socket: of a longer part only some bytes might be sent.
-                socket.send_fds(self.end, [_LENGTH.pack(len(body))[:1]], [along.fileno()])
+                socket.send_fds(self.end, [_LENGTH.pack(len(body))[:1]], [passed_socket.fileno()])
                 self.end.sendall(_LENGTH.pack(len(body))[1:] + body)
 
     def receive(self) -> Any:  # whatever was sent
@@ -44,30 +44,32 @@ class Wire:
 
         Raises `TimeoutError` after the socket's time-out, if one is set.
         """
-        return self._message(exactly(self.end, _LENGTH.size))
+        return self._receive_message(receive_exactly(self.end, _LENGTH.size))
 
-    def receive_along(self) -> tuple[Any, socket.socket | None]:
+    def receive_with_socket(self) -> tuple[Any, socket.socket | None]:
         """Return the next message, and the socket that was handed over with it."""
         try:
-            first, fds, _, _ = socket.recv_fds(self.end, 1, 1)
+            first_byte, fds, _, _ = socket.recv_fds(self.end, 1, 1)
         except TimeoutError:
             raise
         except OSError as error:
             raise EOFError from error
-        if not first:
+        if not first_byte:
             raise EOFError
-        along = socket.socket(fileno=fds[0]) if fds else None
-        return self._message(first + exactly(self.end, _LENGTH.size - 1)), along
+        passed_socket = socket.socket(fileno=fds[0]) if fds else None
+        return self._receive_message(
+            first_byte + receive_exactly(self.end, _LENGTH.size - 1)
+        ), passed_socket
 
     def close(self) -> None:
         self.end.close()
 
-    def _message(self, head: bytes) -> Any:
+    def _receive_message(self, head: bytes) -> Any:
         (length,) = _LENGTH.unpack(head)
-        return pickle.loads(exactly(self.end, length))  # noqa: S301 - our own processes alone
+        return pickle.loads(receive_exactly(self.end, length))  # noqa: S301 - our own processes alone
 
 
-def exactly(end: socket.socket, count: int) -> bytes:
+def receive_exactly(end: socket.socket, count: int) -> bytes:
     """Return the next `count` bytes of a connection; raises `EOFError` if its other end is gone.
 
     Raises `TimeoutError` after the socket's time-out, if one is set.

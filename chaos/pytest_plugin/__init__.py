@@ -18,10 +18,10 @@ from chaos.pytest_plugin.options import (
     RAY_GROUP,
     SCENARIO_MARK,
     Option,
-    fill_in,
-    keep_together,
-    note_groups,
+    fill_options,
+    group_test,
     parse_seeds,
+    record_grouping,
 )
 from chaos.pytest_plugin.suite import Suite, attach_rows
 
@@ -80,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marks, and begin the suite of this session's runs."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
-    fill_in(config)
+    fill_options(config)
     config.pluginmanager.register(Suite(config), "chaos-suite")
 
 
@@ -90,11 +90,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         return None
     from chaos.pytest_plugin.file import ScenarioFile
     from chaos.run.directory import MARK
-    from chaos.scenario_file.load import is_of_a_run
+    from chaos.scenario_file.load import is_drawn_file
 
-    asked_for = partial(parent.session.isinitpath, with_parents=True)
-    reports = (folder for folder in file_path.parents if (folder / MARK).is_file())
-    if is_of_a_run(file_path) or not all(map(asked_for, reports)):
+    is_requested = partial(parent.session.isinitpath, with_parents=True)
+    report_folders = (folder for folder in file_path.parents if (folder / MARK).is_file())
+    if is_drawn_file(file_path) or not all(map(is_requested, report_folders)):
         return None
     return ScenarioFile.from_parent(parent, path=file_path)
 
@@ -102,19 +102,23 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
     """Check the scenarios of decorated functions before any test starts."""
-    made = yield
-    if isinstance(made, list) and made and made[0].get_closest_marker(SCENARIO_MARK):
-        from chaos.pytest_plugin.function import prepare
+    collected_items = yield
+    if (
+        isinstance(collected_items, list)
+        and collected_items
+        and collected_items[0].get_closest_marker(SCENARIO_MARK)
+    ):
+        from chaos.pytest_plugin.function import attach_scenarios
 
-        prepare(collector, made)
-    return made
+        attach_scenarios(collector, collected_items)
+    return collected_items
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Put tests with `chaos_run` into the group of the others for a cluster."""
-    asks = {"chaos_run", "chaos_cluster"} & {*getattr(item, "fixturenames", ())}
-    if asks and item.config.getoption(Option.BACKEND.dest) == "ray":
-        keep_together(item, RAY_GROUP)
+    cluster_fixtures = {"chaos_run", "chaos_cluster"} & {*getattr(item, "fixturenames", ())}
+    if cluster_fixtures and item.config.getoption(Option.BACKEND.dest) == "ray":
+        group_test(item, RAY_GROUP)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -122,8 +126,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     seeds = metafunc.config.getoption(Option.SEEDS.dest)
     # A test that is parametrized over seeds by itself stays so; twice would be an error of
     # pytest's.
-    own = any("chaos_seed" in m.args[0] for m in metafunc.definition.iter_markers("parametrize"))
-    if "chaos_seed" in metafunc.fixturenames and len(seeds) > 1 and not own:
+    is_parametrized = any(
+        "chaos_seed" in marker.args[0] for marker in metafunc.definition.iter_markers("parametrize")
+    )
+    if "chaos_seed" in metafunc.fixturenames and len(seeds) > 1 and not is_parametrized:
         metafunc.parametrize("chaos_seed", seeds, ids=[f"seed-{seed}" for seed in seeds])
 
 
@@ -132,16 +138,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Order scenarios so that those for one cluster follow each other; other tests stay."""
     # A cluster is kept while its shape stays the same. Only the places that scenarios have are
     # dealt out anew among them: where a project's own tests stand is its own matter.
-    note_groups(config, items)
-    places = [
-        n
-        for n, item in enumerate(items)
+    record_grouping(config, items)
+    indexes = [
+        number
+        for number, item in enumerate(items)
         if GROUP in item.stash and item.path.name.endswith(_SUFFIX)
     ]
-    groups = list(dict.fromkeys(items[n].stash[GROUP] for n in places))
-    ordered = sorted((items[n] for n in places), key=lambda i: groups.index(i.stash[GROUP]))
-    for place, item in zip(places, ordered, strict=True):
-        items[place] = item
+    groups = list(dict.fromkeys(items[number].stash[GROUP] for number in indexes))
+    ordered = sorted(
+        (items[number] for number in indexes), key=lambda test: groups.index(test.stash[GROUP])
+    )
+    for index, item in zip(indexes, ordered, strict=True):
+        items[index] = item
 
 
 @pytest.hookimpl(wrapper=True)
@@ -156,9 +164,9 @@ def pytest_runtest_makereport(
 @pytest.fixture(scope="session")
 def chaos_cluster(request: pytest.FixtureRequest) -> "Backend":
     """Return the open backend, which is kept warm: a Ray cluster, or that of --chaos-backend."""
-    from chaos.pytest_plugin.runs import runs_of
+    from chaos.pytest_plugin.runs import find_runs
 
-    return runs_of(request.config).backend
+    return find_runs(request.config).backend
 
 
 @pytest.fixture

@@ -78,25 +78,27 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
         def test_survives(result):
             assert result.lost_steps <= 8
     """
-    given = {key: value for key, value in locals().items() if value not in (None, ())}
+    keywords = {key: value for key, value in locals().items() if value not in (None, ())}
     if train_loop is not None:
-        given["train_loop"] = train_loop_name(train_loop)
-    return functools.partial(_judged, given=given)
+        keywords["train_loop"] = train_loop_name(train_loop)
+    return functools.partial(_wrap_test, keywords=keywords)
 
 
-def _judged(test: Test, *, given: Keys) -> Test:
+def _wrap_test(test: Test, *, keywords: Keys) -> Test:
     """Return the test as pytest is to call it: with a run's result, if that is as expected."""
     takes_result = "result" in signature(test).parameters
 
     @functools.wraps(test)
-    def judged(*rest: object, chaos_result: Result, **fixtures: object) -> object:
+    def run_test(*args: object, chaos_result: Result, **fixtures: object) -> object:
         __tracebackhide__ = True
         require_expected(chaos_result)
-        return test(*rest, **fixtures, **({"result": chaos_result} if takes_result else {}))
+        return test(*args, **fixtures, **({"result": chaos_result} if takes_result else {}))
 
     # For pytest: the test's own parameters, with the fixture `chaos_result` in place of `result`.
-    own = [each for name, each in signature(test).parameters.items() if name != "result"]
-    asked = Parameter("chaos_result", Parameter.KEYWORD_ONLY)
-    judged.__signature__ = signature(test).replace(parameters=[*own, asked])  # type: ignore[attr-defined]
-    marked: Test = getattr(pytest.mark, SCENARIO_MARK)(**given)(judged)
-    return marked
+    own_parameters = [
+        parameter for name, parameter in signature(test).parameters.items() if name != "result"
+    ]
+    result_parameter = Parameter("chaos_result", Parameter.KEYWORD_ONLY)
+    run_test.__signature__ = signature(test).replace(parameters=[*own_parameters, result_parameter])  # type: ignore[attr-defined]
+    marked_test: Test = getattr(pytest.mark, SCENARIO_MARK)(**keywords)(run_test)
+    return marked_test

@@ -14,7 +14,7 @@ from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
 from chaos.pytest_plugin.options import Option
 from chaos.pytest_plugin.result import require_expected
-from chaos.pytest_plugin.runs import runs_of, tag
+from chaos.pytest_plugin.runs import find_runs, tag_item
 from chaos.report.result import Result
 from chaos.scenario_file.load import load_scenario
 
@@ -28,9 +28,9 @@ class ScenarioFile(pytest.File):
         scenario = load_scenario(path)
         refuse_unknown_check(path, scenario)
         for seed in self.config.getoption(Option.SEEDS.dest):
-            plan = runs_of(self.config).plan(scenario, file=self.path, seed=seed)
+            plan = find_runs(self.config).build_plan(scenario, file=self.path, seed=seed)
             item = ScenarioItem.from_parent(self, name=f"seed-{seed}", plan=plan)
-            tag(item, plan)
+            tag_item(item, plan)
             self._add_marks(item, scenario, path)
             yield item
 
@@ -47,7 +47,9 @@ class ScenarioFile(pytest.File):
                 item.add_marker(mark)
             except pytest.fail.Exception:  # with --strict-markers
                 lines = self.path.read_text(encoding="utf-8").splitlines()
-                line = next((n for n, text in enumerate(lines, 1) if text.startswith("marks")), 1)
+                line = next(
+                    (number for number, text in enumerate(lines, 1) if text.startswith("marks")), 1
+                )
                 hint = "Add it to `markers` in pytest's configuration."
                 raise ScenarioError(path, line, f"pytest knows no mark {mark!r}", hint) from None
 
@@ -62,7 +64,7 @@ class ScenarioItem(pytest.Item):
 
     def setup(self) -> None:
         if not self.config.getoption("setupplan", default=False):
-            self._result = runs_of(self.config).execute(self, self.plan)
+            self._result = find_runs(self.config).execute(self, self.plan)
 
     def runtest(self) -> None:
         """Raise unless the verdict is the one that the scenario expects."""

@@ -12,59 +12,63 @@ from chaos.extensions import refuse_unusable
 from chaos.harness import refuse_unknown_check
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
-from chaos.plan.make import slug
+from chaos.plan.make import build_slug
 from chaos.pytest_plugin.options import JOB_MARK, SCENARIO, SCENARIO_MARK
-from chaos.pytest_plugin.result import could_not_run, require_expected
-from chaos.pytest_plugin.runs import runs_of, tag
+from chaos.pytest_plugin.result import build_run_error, require_expected
+from chaos.pytest_plugin.runs import find_runs, tag_item
 from chaos.report.result import Result
-from chaos.run.shown import shown
-from chaos.scenario_file.from_python import scenario_of, train_loop_name
+from chaos.run.display_path import format_path
+from chaos.scenario_file.from_python import build_scenario, train_loop_name
 from chaos.scenario_file.load import load_scenario
 
 
-def prepare(collector: pytest.Collector, items: Sequence[pytest.Function]) -> None:
+def attach_scenarios(collector: pytest.Collector, items: Sequence[pytest.Function]) -> None:
     """Read the scenario of a decorated function's tests; a mistake is an error of collection."""
     for item in items:
         mark = item.get_closest_marker(SCENARIO_MARK)
         assert mark is not None
         try:
-            scenario = scenario_for(item, mark.kwargs)
+            scenario = build_test_scenario(item, mark.kwargs)
         except ChaosError as error:
             raise collector.CollectError(str(error)) from None
         item.stash[SCENARIO] = scenario
-        tag(item, plan_for(item, scenario, seed=0))
+        tag_item(item, build_test_plan(item, scenario, seed=0))
 
 
-def scenario_for(item: pytest.Item, given: Mapping[str, Any]) -> Scenario:
+def build_test_scenario(item: pytest.Item, keywords: Mapping[str, Any]) -> Scenario:
     """Return the scenario of a test; keys that it leaves out are taken from `chaos_job` marks."""
     refuse_unusable()
     value: dict[str, Any] = {}
     for mark in reversed([*item.iter_markers(JOB_MARK)]):  # the closest mark overrides the others
         value |= mark.kwargs
-    value |= {key: what for key, what in given.items() if what is not None}
-    name = value.pop("name", None) or _first_line(item) or item.name
+    value |= {
+        key: option_value for key, option_value in keywords.items() if option_value is not None
+    }
+    name = value.pop("name", None) or _find_docstring_line(item) or item.name
     line = (item.location[1] or 0) + 1
-    path = Path(shown(item.path))
-    scenario = scenario_of(value, name=name, path=path, line=line)
+    path = Path(format_path(item.path))
+    scenario = build_scenario(value, name=name, path=path, line=line)
     refuse_unknown_check(path, scenario, line=line)
     return scenario
 
 
-def plan_for(item: pytest.Item, scenario: Scenario, *, seed: int) -> Plan:
+def build_test_plan(item: pytest.Item, scenario: Scenario, *, seed: int) -> Plan:
     """Return the plan of a test's scenario; its folder is named after the test."""
-    plan = runs_of(item.config).plan(scenario, file=item.path, seed=seed)
-    name = slug(Path(f"{item.path.stem}-{item.name.partition('[')[0]}"))
-    return plan.model_copy(update={"slug": name})
+    plan = find_runs(item.config).build_plan(scenario, file=item.path, seed=seed)
+    name = build_slug(Path(f"{item.path.stem}-{item.name.partition('[')[0]}"))
+    return plan.replace(slug=name)
 
 
 def run_decorated(item: pytest.Item, seed: int) -> Result:
     """Run the scenario of a decorated test."""
     if SCENARIO not in item.stash:
         raise pytest.UsageError("chaos_result is for functions decorated with @chaos.scenario")
-    return runs_of(item.config).execute(item, plan_for(item, item.stash[SCENARIO], seed=seed))
+    return find_runs(item.config).execute(
+        item, build_test_plan(item, item.stash[SCENARIO], seed=seed)
+    )
 
 
-def _first_line(item: pytest.Item) -> str:
+def _find_docstring_line(item: pytest.Item) -> str:
     words = (getattr(getattr(item, "obj", None), "__doc__", None) or "").strip()
     return words.partition("\n")[0].rstrip(".")
 
@@ -78,10 +82,10 @@ class RunScenario:
 
     def __call__(
         self,
-        what: str | os.PathLike[str] | Scenario | Plan | None = None,
+        source: str | os.PathLike[str] | Scenario | Plan | None = None,
         *,
         seed: int | None = None,
-        **given: Any,
+        **keywords: Any,
     ) -> Result:
         """Run a scenario file, a `Scenario`, a `Plan`, or a scenario of keywords.
 
@@ -89,32 +93,32 @@ class RunScenario:
         verdict is the one that the scenario expects.
         """
         __tracebackhide__ = True
-        if (what is None) == (not given):
+        if (source is None) == (not keywords):
             raise TypeError("chaos_run takes a scenario, or the keywords that describe one")
         try:
-            plan = self._plan(what, self._seed if seed is None else seed, given)
+            plan = self._build_plan(source, self._seed if seed is None else seed, keywords)
         except UsageError as error:
-            raise could_not_run(error) from None
-        result = runs_of(self._item.config).execute(self._item, plan)
+            raise build_run_error(error) from None
+        result = find_runs(self._item.config).execute(self._item, plan)
         require_expected(result)
         return result
 
-    def _plan(
+    def _build_plan(
         self,
-        what: str | os.PathLike[str] | Scenario | Plan | None,
+        source: str | os.PathLike[str] | Scenario | Plan | None,
         seed: int,
-        given: dict[str, Any],
+        keywords: dict[str, Any],
     ) -> Plan:
         refuse_unusable()
-        if isinstance(what, Plan):
-            return what
-        if isinstance(what, Scenario):
-            return plan_for(self._item, what, seed=seed)
-        if what is None:
-            if given.get("train_loop") is not None:
-                given["train_loop"] = train_loop_name(given["train_loop"])
-            return plan_for(self._item, scenario_for(self._item, given), seed=seed)
-        file = self._item.path.parent / what
-        scenario = load_scenario(Path(shown(file)))
+        if isinstance(source, Plan):
+            return source
+        if isinstance(source, Scenario):
+            return build_test_plan(self._item, source, seed=seed)
+        if source is None:
+            if keywords.get("train_loop") is not None:
+                keywords["train_loop"] = train_loop_name(keywords["train_loop"])
+            return build_test_plan(self._item, build_test_scenario(self._item, keywords), seed=seed)
+        file = self._item.path.parent / source
+        scenario = load_scenario(Path(format_path(file)))
         refuse_unknown_check(file, scenario)
-        return runs_of(self._item.config).plan(scenario, file=file, seed=seed)
+        return find_runs(self._item.config).build_plan(scenario, file=file, seed=seed)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chaos.errors import ScenarioError
-from chaos.settings import REPORTS_ENV, defaults
+from chaos.settings import REPORTS_ENV, load_defaults
 
 if TYPE_CHECKING:
     from chaos.model.scenario import Scenario
@@ -44,7 +44,7 @@ class Option(StrEnum):
         return self.value.removeprefix("--").replace("-", "_")
 
 
-_SETTLED = {
+_CONFIGURED_OPTIONS = {
     "backend": Option.BACKEND,
     "reports": Option.REPORT,
     "keep_storage": Option.KEEP_STORAGE,
@@ -55,39 +55,39 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """Return the seeds in order; refuse a text that is neither a count nor a range."""
     if text.isdecimal() and int(text) > 0:
         return tuple(range(int(text)))
-    found = re.fullmatch(r"(\d+)-(\d+)", text)
-    if found and int(found[1]) <= int(found[2]):
-        return tuple(range(int(found[1]), int(found[2]) + 1))
+    match = re.fullmatch(r"(\d+)-(\d+)", text)
+    if match and int(match[1]) <= int(match[2]):
+        return tuple(range(int(match[1]), int(match[2]) + 1))
     raise argparse.ArgumentTypeError(f"a number from 1 on, or a range such as 5-7, not {text!r}")
 
 
-def fill_in(config: pytest.Config) -> None:
+def fill_options(config: pytest.Config) -> None:
     """Set the options that the command line leaves out, by `[tool.chaos]` or to their defaults.
 
     Raises `pytest.UsageError` for a key or a value that is none.
     """
     try:
-        found = {"backend": "ray", "keep_storage": False, **defaults(["pytest"])["pytest"]}
+        values = {"backend": "ray", "keep_storage": False, **load_defaults(["pytest"])["pytest"]}
     except ScenarioError as error:
         raise pytest.UsageError(str(error)) from error
     if folder := os.environ.get(REPORTS_ENV):
-        found["reports"] = folder
-    for key, option in _SETTLED.items():
-        if config.getoption(option.dest) is None and key in found:
-            setattr(config.option, option.dest, found[key])
+        values["reports"] = folder
+    for key, option in _CONFIGURED_OPTIONS.items():
+        if config.getoption(option.dest) is None and key in values:
+            setattr(config.option, option.dest, values[key])
 
 
 RAY_GROUP = "chaos-ray"
 _HEEDS_GROUPS: pytest.StashKey[bool] = pytest.StashKey()
 
 
-def keep_together(item: pytest.Item, group: str) -> None:
+def group_test(item: pytest.Item, group: str) -> None:
     """Keep a test in one process with the others of its group, with `--dist loadgroup`."""
     if item.config.pluginmanager.hasplugin("xdist"):
         item.add_marker(pytest.mark.xdist_group(name=group))
 
 
-def note_groups(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+def record_grouping(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Note whether pytest-xdist keeps groups together, which it appends to a test's id.
 
     It does so only with `--dist loadgroup`; 3.8 does not with pytest 9.2, whose ids it leaves as
@@ -96,12 +96,12 @@ def note_groups(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     config.stash[_HEEDS_GROUPS] = any(item.nodeid.endswith(f"@{RAY_GROUP}") for item in items)
 
 
-def would_have_clusters_side_by_side(config: pytest.Config) -> bool:
+def has_parallel_clusters(config: pytest.Config) -> bool:
     """Return whether this is one of several processes that may get any test."""
-    given = getattr(config, "workerinput", None)
+    worker_input = getattr(config, "workerinput", None)
     return (
-        given is not None
-        and given["workercount"] > 1
+        worker_input is not None
+        and worker_input["workercount"] > 1
         and config.getoption(Option.BACKEND.dest) == "ray"
         and not config.stash.get(_HEEDS_GROUPS, False)
     )

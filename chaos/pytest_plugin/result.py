@@ -18,8 +18,8 @@ from chaos.pytest_plugin.options import FINISHED
 from chaos.report import terminal
 from chaos.report.outcome import FinishedRun
 from chaos.report.result import Result
-from chaos.report.sections import line_of
-from chaos.report.terminal import plain_text
+from chaos.report.sections import describe_finding
+from chaos.report.terminal import render_plain_text
 
 WIDTH_MIN, WIDTH_MAX = 60, 100
 
@@ -45,62 +45,75 @@ class NotRun(ChaosFailure):
     """The scenario could not run, because of a mistake in it or a problem of the machine."""
 
 
-class BrokenOff(ChaosFailure):
+class TimedOut(ChaosFailure):
     """A time-out of pytest ended the run; its history so far was judged and written."""
 
 
-def could_not_run(error: ChaosError) -> BaseException:
+def build_run_error(error: ChaosError) -> BaseException:
     """Return the error of a scenario with a mistake, or of chaos itself.
 
     If the environment lacks a need that the scenario states, the test is skipped.
     """
     if isinstance(error, UnmetNeedError):
         return pytest.skip.Exception(str(error), _use_item_location=True)
-    whose = "could not run" if isinstance(error, UsageError) else "chaos itself failed"
+    problem_kind = "could not run" if isinstance(error, UsageError) else "chaos itself failed"
     words = str(error).replace(f"{Path.cwd()}/", "")
-    return NotRun(f"{whose}: {words}", plain_text(Text(f"{whose}\n{words}"), width=_width()))
+    return NotRun(
+        f"{problem_kind}: {words}",
+        render_plain_text(Text(f"{problem_kind}\n{words}"), width=_find_width()),
+    )
 
 
-def broken_off(why: str, seen: FinishedRun | None, *, where: str) -> BrokenOff:
+def build_interruption_error(
+    reason: str, judged_run: FinishedRun | None, *, folder_text: str
+) -> TimedOut:
     """Return the error of a run that a time-out ended; None: it was not judged."""
-    line = f"broken off: {why.strip()}"
-    if seen is None:
-        left = f"if it had begun, its folder is below {where}: `chaos rejudge` judges what was seen"
-        return BrokenOff(line, f"{line}\n{left}")
-    return BrokenOff(line, plain_text(terminal.broken_off(seen, line), width=_width()))
+    line = f"broken off: {reason.strip()}"
+    if judged_run is None:
+        rejudge_hint = (
+            f"if it had begun, its folder is below {folder_text}: `chaos rejudge` judges what was "
+            "seen"
+        )
+        return TimedOut(line, f"{line}\n{rejudge_hint}")
+    return TimedOut(
+        line,
+        render_plain_text(terminal.describe_interrupted_run(judged_run, line), width=_find_width()),
+    )
 
 
 def require_expected(result: Result) -> None:
     """Raise unless the verdict is the one that the scenario expects."""
     if not result.as_expected:
-        raise NotAsExpected(line_of(result.verdict), report_text(result.run))
+        raise NotAsExpected(describe_finding(result.verdict), render_finding(result.run))
 
 
-def report_text(run: FinishedRun) -> str:
+def render_finding(run: FinishedRun) -> str:
     """Return a run's finding as text that fits the terminal."""
-    return plain_text(terminal.explanation(run), width=_width())
+    return render_plain_text(terminal.build_explanation(run), width=_find_width())
 
 
-def _width() -> int:
+def _find_width() -> int:
     return max(WIDTH_MIN, min(WIDTH_MAX, get_terminal_size().columns))
 
 
-def explain_on(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+def attach_explanation(
+    report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[None]
+) -> None:
     """Put a finding on a test's report: instead of a traceback, or below the test's own."""
     if call.excinfo is None:
         return
     error = call.excinfo.value
     if isinstance(error, ChaosFailure):
         if report.longrepr:
-            report.longrepr = _in_place(error, item)
-        if isinstance(error, BrokenOff):  # pytest-timeout prints the stacks of chaos's own threads
+            report.longrepr = _build_located_failure(error, item)
+        if isinstance(error, TimedOut):  # pytest-timeout prints the stacks of chaos's own threads
             report.sections = [part for part in report.sections if "+ Timeout +" not in part[1]]
     elif report.failed:
         for run in item.stash.get(FINISHED, ()):
-            report.sections.append(("chaos: the run", report_text(run)))
+            report.sections.append(("chaos: the run", render_finding(run)))
 
 
-def _in_place(error: ChaosFailure, item: pytest.Item) -> ReprExceptionInfo:
+def _build_located_failure(error: ChaosFailure, item: pytest.Item) -> ReprExceptionInfo:
     """Return the failure in the form that the summary, JUnit and pytest-xdist can read."""
     path, line, _ = item.location
     lines = ReprTraceback([ReprEntryNative([f"{error.text}\n"])], None, "native")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chaos.pytest_plugin.options import FINISHED, ROWS, Option
-from chaos.run.shown import shown
+from chaos.run.display_path import format_path
 
 _ATTRIBUTE = "chaos_rows"
 
@@ -37,25 +37,25 @@ class Suite:
 
         from chaos.harness import write_suite
         from chaos.report.outcome import SuiteRow
-        from chaos.report.terminal import closing_line
+        from chaos.report.terminal import build_closing_line
         from chaos.run.clock import SystemClock
 
-        as_json = TypeAdapter(SuiteRow)
-        rows = [as_json.validate_json(text) for text in self._rows]
-        page = write_suite(reports_folder(self._config), rows, SystemClock())
-        news = [
+        adapter = TypeAdapter(SuiteRow)
+        rows = [adapter.validate_json(text) for text in self._rows]
+        page = write_suite(find_reports_folder(self._config), rows, SystemClock())
+        news_lines = [
             f"{row.scenario}: {row.verdict.expectation}"
             for row in rows
             if row.verdict is not None and row.verdict.is_news
         ]
-        self._lines = [*news, closing_line(rows).plain, f"report: {shown(page)}"]
+        self._lines = [*news_lines, build_closing_line(rows).plain, f"report: {format_path(page)}"]
 
-    def note(self, line: str) -> None:
+    def add_note(self, line: str) -> None:
         """Add a line for the very end, once."""
         if line and line not in self._notes:
             self._notes.append(line)
 
-    def interrupted(self, directory: str) -> None:
+    def record_interruption(self, directory: str) -> None:
         """Note the folder of a run that was broken off."""
         self._lines.append(f"interrupted; what was seen is in {directory}")
 
@@ -77,21 +77,21 @@ def attach_rows(
         return report
     from pydantic import TypeAdapter
 
-    from chaos.pytest_plugin.result import explain_on
+    from chaos.pytest_plugin.result import attach_explanation
     from chaos.report.outcome import SuiteRow
 
-    as_json = TypeAdapter(SuiteRow)
-    setattr(report, _ATTRIBUTE, [as_json.dump_json(row).decode() for row in rows])
+    adapter = TypeAdapter(SuiteRow)
+    setattr(report, _ATTRIBUTE, [adapter.dump_json(row).decode() for row in rows])
     rows.clear()
-    explain_on(report, item, call)
+    attach_explanation(report, item, call)
     if report.when == "teardown":
         item.stash.setdefault(FINISHED, []).clear()  # histories are large
     return report
 
 
-def reports_folder(config: pytest.Config) -> Path:
+def find_reports_folder(config: pytest.Config) -> Path:
     """Return the folder of all reports, absolute."""
-    chosen = config.getoption(Option.REPORT.dest)
-    if chosen is None:
+    report_option = config.getoption(Option.REPORT.dest)
+    if report_option is None:
         return config.rootpath / "reports"
-    return Path(config.invocation_params.dir, chosen)
+    return Path(config.invocation_params.dir, report_option)

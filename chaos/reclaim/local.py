@@ -8,7 +8,7 @@ from typing import ClassVar
 import psutil
 
 from chaos.errors import UsageError
-from chaos.reclaim.port import Seen, the_one
+from chaos.reclaim.reclaimer import Seen, require_single_node
 
 POLL_S = 0.1
 
@@ -20,57 +20,63 @@ class LocalProcesses:
     """
 
     name: ClassVar[str] = "local"
-    seen: ClassVar[Seen] = "for real"
+    evidence: ClassVar[Seen] = "for real"
     takes_announced: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[int, psutil.Process]] = {}
+        self._known_processes: dict[str, dict[int, psutil.Process]] = {}
 
-    def at(self, host: str, port: int, hostname: str) -> str:
+    def find_machine(self, host: str, port: int, hostname: str) -> str:
         """Return the first process of the one tree of this machine that listens at an address.
 
         That is the process which listens; of a Ray node the `ray start --block` above its raylet.
         """
         del hostname
-        here = {a.address for of in psutil.net_if_addrs().values() for a in of}
-        is_here = host in here or host.startswith("127.")
-        found = set[str]()
-        for held in psutil.net_connections("tcp"):
-            if held.status != psutil.CONN_LISTEN or not held.pid or not held.laddr:
+        local_addresses = {
+            entry.address for addresses in psutil.net_if_addrs().values() for entry in addresses
+        }
+        is_local = host in local_addresses or host.startswith("127.")
+        first_pids = set[str]()
+        for connection in psutil.net_connections("tcp"):
+            if (
+                connection.status != psutil.CONN_LISTEN
+                or not connection.pid
+                or not connection.laddr
+            ):
                 continue
             # A server that listens at any address is at each of this machine's, and an IPv6 socket
             # shows an IPv4 address in its mapped form.
-            ip, its_port = held.laddr
-            is_any = is_here and ip_address(ip).is_unspecified
-            if its_port == port and (is_any or ip.removeprefix("::ffff:") == host):
-                found.add(_first(held.pid))
-        return the_one(sorted(found), f"{host}:{port}", self)
+            ip, listening_port = connection.laddr
+            is_any = is_local and ip_address(ip).is_unspecified
+            if listening_port == port and (is_any or ip.removeprefix("::ffff:") == host):
+                first_pids.add(_find_first_pid(connection.pid))
+        return require_single_node(sorted(first_pids), f"{host}:{port}", self)
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Send SIGTERM to the first process, as a machine's shutdown does; return the notice."""
-        self._there(node)[0].send_signal(signal.SIGTERM)
+        self._require_alive(node)[0].send_signal(signal.SIGTERM)
         return notice_s
 
     def take(self, node: str) -> None:
         """Kill every process of the tree, the first one first, until no new one comes."""
-        alive = self._there(node)
+        alive = self._require_alive(node)
         while alive:
             for process in alive:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
             psutil.wait_procs(alive, timeout=POLL_S)  # a zombie of another parent's never goes
-            alive = self._look(node)
+            alive = self._find_alive(node)
 
     def is_gone(self, node: str) -> bool:
-        return not self._look(node)
+        return not self._find_alive(node)
 
-    def _there(self, node: str) -> list[psutil.Process]:
-        alive = self._look(node)
+    def _require_alive(self, node: str) -> list[psutil.Process]:
+        alive = self._find_alive(node)
         if not alive:
             raise ProcessLookupError(f"nothing of the tree of pid {node} runs")
         return alive
 
-    def _look(self, node: str) -> list[psutil.Process]:
+    def _find_alive(self, node: str) -> list[psutil.Process]:
         """Return the living processes of a tree, the first one first; remember them.
 
         Children of a process that has ended since have another parent now: they are found below
@@ -78,23 +84,27 @@ class LocalProcesses:
         """
         if not node.isascii() or not node.isdigit():
             raise UsageError(f"a node of this machine is named by a pid, got {node!r}")
-        if node not in self._known:
+        if node not in self._known_processes:
             with contextlib.suppress(psutil.NoSuchProcess):
-                self._known[node] = {int(node): psutil.Process(int(node))}
-        known = self._known.get(node, {})
-        for process in list(known.values()):
+                self._known_processes[node] = {int(node): psutil.Process(int(node))}
+        processes = self._known_processes.get(node, {})
+        for process in list(processes.values()):
             with contextlib.suppress(psutil.NoSuchProcess):
-                known |= {p.pid: p for p in process.children(recursive=True) if p.pid not in known}
-        return [process for process in known.values() if _runs(process)]
+                processes |= {
+                    child.pid: child
+                    for child in process.children(recursive=True)
+                    if child.pid not in processes
+                }
+        return [process for process in processes.values() if _is_alive(process)]
 
 
-def _first(pid: int) -> str:
-    above = psutil.Process(pid).parent()
-    is_first = above is not None and "--block" in above.cmdline()
-    return str(above.pid if above is not None and is_first else pid)
+def _find_first_pid(pid: int) -> str:
+    parent = psutil.Process(pid).parent()
+    is_first = parent is not None and "--block" in parent.cmdline()
+    return str(parent.pid if parent is not None and is_first else pid)
 
 
-def _runs(process: psutil.Process) -> bool:
+def _is_alive(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False

@@ -6,14 +6,21 @@ from http import HTTPStatus
 from typing import Any, ClassVar, Self
 
 from chaos.faults.world import RefusedError
-from chaos.reclaim.port import Seen, client, named, parts, status_of, the_one
+from chaos.reclaim.reclaimer import (
+    Seen,
+    describe_host,
+    find_status,
+    import_client,
+    require_single_node,
+    split_node_name,
+)
 
 FORM = "NAMESPACE/POD"
 # 0 would remove the pod from the API at once, running or not.
 LEAST_S = 1
 # Kubernetes cuts a pod's name to the 63 characters of a DNS label.
 HOSTNAME_MAX = 63
-_OVER = {"Succeeded", "Failed"}  # phases in which no container runs
+_FINISHED_PHASES = {"Succeeded", "Failed"}  # phases in which no container runs
 
 
 @dataclass
@@ -25,7 +32,7 @@ class KubernetesPods:
     """
 
     name: ClassVar[str] = "kubernetes"
-    seen: ClassVar[Seen] = "against a fake alone"
+    evidence: ClassVar[Seen] = "against a fake alone"
     takes_announced: ClassVar[bool] = True
 
     core: Any
@@ -35,14 +42,14 @@ class KubernetesPods:
     @classmethod
     def connect(cls, namespace: str) -> Self:
         """Connect as `kubectl` does, or as the service account of the pod that chaos runs in."""
-        library = client("kubernetes", extra="reclaim-kubernetes")
+        library = import_client("kubernetes", extra="reclaim-kubernetes")
         try:
             library.config.load_kube_config()
         except library.config.ConfigException:  # no file, as in a pod
             library.config.load_incluster_config()
         return cls(library.client.CoreV1Api(), namespace)
 
-    def at(self, host: str, port: int, hostname: str) -> str:
+    def find_machine(self, host: str, port: int, hostname: str) -> str:
         """Return the one pod with this IP and hostname, which is its name unless it states another.
 
         Clusters often have the same range of IPs, and pods with their host's network share one.
@@ -50,18 +57,18 @@ class KubernetesPods:
         del port
         selector = f"status.podIP={host}"
         pods = self.core.list_namespaced_pod(namespace=self.namespace, field_selector=selector)
-        found = [
+        pod_names = [
             f"{pod.metadata.namespace}/{pod.metadata.name}"
             for pod in pods.items
-            if pod.status.phase not in _OVER
+            if pod.status.phase not in _FINISHED_PHASES
             and hostname == (pod.spec.hostname or pod.metadata.name)[:HOSTNAME_MAX]
         ]
-        return the_one(found, named(host, hostname), self)
+        return require_single_node(pod_names, describe_host(host, hostname), self)
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Evict the pod with the notice as its grace, in whole seconds; it goes by itself."""
-        namespace, pod = parts(node, FORM)
-        self._meet(node)
+        namespace, pod = split_node_name(node, FORM)
+        self._record_pod(node)
         grace_s = max(LEAST_S, math.ceil(notice_s))
         body = {
             "apiVersion": "policy/v1",
@@ -72,36 +79,36 @@ class KubernetesPods:
         try:
             self.core.create_namespaced_pod_eviction(name=pod, namespace=namespace, body=body)
         except Exception as error:
-            if status_of(error) == HTTPStatus.TOO_MANY_REQUESTS:
+            if find_status(error) == HTTPStatus.TOO_MANY_REQUESTS:
                 raise RefusedError(f"a disruption budget keeps {node}") from error
             raise
         return float(grace_s)
 
     def take(self, node: str) -> None:
         """Delete the pod with the least grace: SIGTERM, and SIGKILL a second later."""
-        namespace, pod = parts(node, FORM)
-        self._meet(node)
+        namespace, pod = split_node_name(node, FORM)
+        self._record_pod(node)
         self.core.delete_namespaced_pod(name=pod, namespace=namespace, grace_period_seconds=LEAST_S)
 
     def is_gone(self, node: str) -> bool:
         """Return whether the pod is gone; another one of its name is not it."""
-        found = self._read(node)
-        if found is None:
+        pod = self._load_pod(node)
+        if pod is None:
             return True
-        is_another = self._uids.get(node, found.metadata.uid) != found.metadata.uid
-        return is_another or found.status.phase in _OVER
+        is_another = self._uids.get(node, pod.metadata.uid) != pod.metadata.uid
+        return is_another or pod.status.phase in _FINISHED_PHASES
 
-    def _meet(self, node: str) -> None:
-        found = self._read(node)
-        if found is None or found.status.phase in _OVER:
+    def _record_pod(self, node: str) -> None:
+        pod = self._load_pod(node)
+        if pod is None or pod.status.phase in _FINISHED_PHASES:
             raise ProcessLookupError(f"there is no pod {node}")
-        self._uids[node] = found.metadata.uid
+        self._uids[node] = pod.metadata.uid
 
-    def _read(self, node: str) -> Any:  # noqa: ANN401 - a V1Pod, or None
-        namespace, pod = parts(node, FORM)
+    def _load_pod(self, node: str) -> Any:  # noqa: ANN401 - a V1Pod, or None
+        namespace, pod = split_node_name(node, FORM)
         try:
             return self.core.read_namespaced_pod(name=pod, namespace=namespace)
         except Exception as error:
-            if status_of(error) == HTTPStatus.NOT_FOUND:
+            if find_status(error) == HTTPStatus.NOT_FOUND:
                 return None
             raise

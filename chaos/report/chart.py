@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import altair as alt
 import vl_convert as vlc
 
-from chaos.run.cache import kept
+from chaos.run.cache import get_cached
 
 STATIC_WIDTH = 1040  # of the SVG, which is shown until scripts run, or without scripts
 _SHARED = "window.vegaEmbed = vegaEmbed;"
@@ -37,7 +37,7 @@ Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Key:
+class LegendEntry:
     """One entry of a legend: a name, its glyph and its colour."""
 
     name: str
@@ -58,13 +58,13 @@ class Chart:
     label: str
     #: explains how to read it
     caption: str
-    keys: tuple[Key, ...]
+    keys: tuple[LegendEntry, ...]
     spec: dict[str, Any]
     svg: str
 
 
 @dataclass(frozen=True)
-class Drawing:
+class ChartMarks:
     """Marks to draw and their rows by name.
 
     Rows are kept apart from marks because Altair copies and validates what it holds, which takes
@@ -77,15 +77,23 @@ class Drawing:
     hover: alt.Chart | None = None
 
 
-def drawn(
-    name: str, drawing: Drawing, *, title: str, label: str, caption: str, keys: Sequence[Key]
+def draw_chart(
+    name: str,
+    drawing: ChartMarks,
+    *,
+    title: str,
+    label: str,
+    caption: str,
+    keys: Sequence[LegendEntry],
 ) -> Chart:
     """Draw a chart in the page's own style."""
     datasets = {key: [*rows] for key, rows in drawing.rows.items()}
-    still = {**_styled(drawing.chart), "datasets": datasets, "width": STATIC_WIDTH}
-    live = drawing.chart if drawing.hover is None else drawing.chart + drawing.hover
-    spec = {**_styled(live), "datasets": datasets, "description": label}
-    svg: str = vlc.vegalite_to_svg(still, vl_version=_VEGA_LITE) if _has_room() else _NOT_DRAWN
+    static_spec = {**_apply_style(drawing.chart), "datasets": datasets, "width": STATIC_WIDTH}
+    live_chart = drawing.chart if drawing.hover is None else drawing.chart + drawing.hover
+    spec = {**_apply_style(live_chart), "datasets": datasets, "description": label}
+    svg: str = (
+        vlc.vegalite_to_svg(static_spec, vl_version=_VEGA_LITE) if _has_room() else _NOT_DRAWN
+    )
     # Several drawings share one page, on which each id must be unique.
     svg = svg.replace('id="clip', f'id="{name}-clip').replace("url(#clip", f"url(#{name}-clip")
     # vl-convert 1.9 completes a link within the page by the address of Vega's own examples.
@@ -93,12 +101,12 @@ def drawn(
     return Chart(name, title, label, caption, tuple(keys), spec, svg)
 
 
-def named(name: str) -> alt.Chart:
+def build_named_chart(name: str) -> alt.Chart:
     """Return a chart over the rows of this name."""
     return alt.Chart(alt.NamedData(name=name))
 
 
-def colored(field: str, colors: Mapping[str, str]) -> alt.Color:
+def encode_color(field: str, colors: Mapping[str, str]) -> alt.Color:
     """Return the encoding of a field by colour; its legend is the page's."""
     scale = alt.Scale(domain=list(colors), range=list(colors.values()))
     return alt.Color(f"{field}:N", scale=scale, legend=None)
@@ -110,7 +118,7 @@ def _has_room() -> bool:
 
 
 @cache
-def bundle() -> str:
+def build_bundle() -> str:
     """Return the script that draws charts in a browser without a network; about 1 MB.
 
     It takes more than a second to make, so it is kept for other processes. Empty if
@@ -119,11 +127,13 @@ def bundle() -> str:
     if not _has_room():
         return ""
 
-    def made() -> str:
+    def build_script() -> str:
         script: str = vlc.javascript_bundle(_SHARED, vl_version=_VEGA_LITE)
         return script
 
-    return kept("charts.js", _SHARED, _VEGA_LITE, version("vl-convert-python"), make=made)
+    return get_cached(
+        "charts.js", _SHARED, _VEGA_LITE, version("vl-convert-python"), make=build_script
+    )
 
 
 # As a plain record, and unchecked: Altair copies and checks a chart at each of its `configure_*`,
@@ -147,6 +157,6 @@ _STYLE = {
 }
 
 
-def _styled(chart: alt.LayerChart) -> dict[str, Any]:
-    plain = chart.to_dict(validate=False)
-    return {**plain, "width": "container", "background": "transparent", "config": _STYLE}
+def _apply_style(chart: alt.LayerChart) -> dict[str, Any]:
+    chart_spec = chart.to_dict(validate=False)
+    return {**chart_spec, "width": "container", "background": "transparent", "config": _STYLE}

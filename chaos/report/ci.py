@@ -8,48 +8,48 @@ from dataclasses import asdict, replace
 from typing import Literal, NamedTuple, TypeAlias
 from xml.etree import ElementTree as ET
 
-from chaos.check.goodput import ledger_of
+from chaos.check.goodput import get_ledger
 from chaos.model.summary import RunSummary
 from chaos.model.verdict import JobLine, Standing, Verdict
 from chaos.report import page
-from chaos.report.outcome import STANDINGS, FinishedRun, SuiteRow, row_of
-from chaos.report.screen import harmless
-from chaos.report.sections import replay, sections, ways
-from chaos.run.shown import for_others
+from chaos.report.outcome import STANDINGS, FinishedRun, SuiteRow, build_suite_row
+from chaos.report.screen import escape_controls
+from chaos.report.sections import build_replay_command, build_sections, list_next_steps
+from chaos.run.display_path import format_portable_path
 
 # The characters of XML 1.0; any other would make the whole file unreadable.
 _FOREIGN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render(rows: Sequence[SuiteRow], *, name: str = "chaos", started: str | None = None) -> str:
+def render(rows: Sequence[SuiteRow], *, name: str = "chaos", start_time: str | None = None) -> str:
     """Return one test case per scenario, or one for each repeat of it, numbered.
 
     A scenario with another verdict than expected is a failure. One that is
     inconclusive, or wrong itself, is an error. One whose job needs a package that
     is not installed is skipped.
     """
-    kinds = [row.standing for row in rows]
+    standings = [row.standing for row in rows]
     suite = ET.Element(
         "testsuite",
         name=_clean(name),
         tests=str(len(rows)),
-        failures=str(kinds.count("unexpected")),
-        errors=str(kinds.count("undecided") + kinds.count("not_run")),
-        skipped=str(kinds.count("skipped")),
+        failures=str(standings.count("unexpected")),
+        errors=str(standings.count("undecided") + standings.count("not_run")),
+        skipped=str(standings.count("skipped")),
         time=f"{sum(row.duration_s for row in rows):.3f}",
     )
-    if started is not None:
-        suite.set("timestamp", started)
+    if start_time is not None:
+        suite.set("timestamp", start_time)
     for row in rows:
-        suite.append(_case(row))
+        suite.append(_build_case(row))
     root = ET.Element("testsuites")
     root.append(suite)
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _case(row: SuiteRow) -> ET.Element:
-    file = _clean(for_others(row.file))
+def _build_case(row: SuiteRow) -> ET.Element:
+    file = _clean(format_portable_path(row.file))
     case = ET.Element(
         "testcase",
         classname=file,
@@ -57,16 +57,18 @@ def _case(row: SuiteRow) -> ET.Element:
         file=file,
         time=f"{row.duration_s:.3f}",
     )
-    about = ET.SubElement(case, "properties")
-    for key, value in properties(row).items():
-        ET.SubElement(about, "property", name=_clean(key), value=value)
+    property_elements = ET.SubElement(case, "properties")
+    for key, value in collect_properties(row).items():
+        ET.SubElement(property_elements, "property", name=_clean(key), value=value)
     if (tag := _TAGS[row.standing]) is not None:
         first_line = row.headline.strip().split("\n", maxsplit=1)[0]
         kind = row.status or STANDINGS[row.standing].word
         element = ET.SubElement(case, tag, type=_clean(kind), message=_clean(first_line))
-        element.text = _clean(_why(row, row.verdict) if row.verdict else row.headline)
+        element.text = _clean(_describe_reason(row, row.verdict) if row.verdict else row.headline)
     if row.verdict is not None:
-        checks = (f"{r.status:8} {r.check}: {r.summary}" for r in row.verdict.results)
+        checks = (
+            f"{result.status:8} {result.check}: {result.summary}" for result in row.verdict.results
+        )
         ET.SubElement(case, "system-out").text = _clean("\n".join(checks))
     return case
 
@@ -80,7 +82,7 @@ _TAGS: Mapping[Standing, str | None] = {
 }
 
 
-def properties(row: SuiteRow) -> dict[str, str]:
+def collect_properties(row: SuiteRow) -> dict[str, str]:
     """Return the properties of a test case beside its verdict, as far as they are known."""
     values = {
         "verdict": row.status,
@@ -99,106 +101,121 @@ def properties(row: SuiteRow) -> dict[str, str]:
     return {key: _clean(str(value)) for key, value in values.items() if value is not None}
 
 
-def _why(row: SuiteRow, verdict: Verdict) -> str:
+def _describe_reason(row: SuiteRow, verdict: Verdict) -> str:
     lines = [verdict.headline, verdict.expectation]
-    for section in sections(verdict):
+    for section in build_sections(verdict):
         lines += [section.title] if section.title else []
         for line in section.lines:
             events = f" [{line.events}]" if line.events else ""
             lines.append(f"{'  ' if section.title else ''}{line.label}: {line.text}{events}")
     if row.directory:
-        lines += [f"{name}: {value}" for name, value in ways(row.directory, verdict)]
+        lines += [f"{name}: {value}" for name, value in list_next_steps(row.directory, verdict)]
     return "\n".join(lines)
 
 
 def _clean(text: str) -> str:
-    return _FOREIGN.sub("", harmless(text))
+    return _FOREIGN.sub("", escape_controls(text))
 
 
 SHOWN = 10  # GitHub shows no more errors of one step, and no more notices
 Level: TypeAlias = Literal["error", "notice"]
 
 
-class AnnotatedPlace(NamedTuple):
+class AnnotatedLine(NamedTuple):
     """A place that GitHub shows: a file from the repository's root, and the line."""
 
     file: str
     line: int
 
 
-def annotations(rows: Sequence[SuiteRow], places: Sequence[AnnotatedPlace]) -> Iterator[str]:
+def build_annotations(
+    rows: Sequence[SuiteRow], source_locations: Sequence[AnnotatedLine]
+) -> Iterator[str]:
     """Yield GitHub's workflow commands: errors, and a notice for each skipped scenario.
 
     If there are too many of a kind, the last one counts the rest.
     """
-    placed = list(zip(rows, places, strict=True))
-    amiss = [each for each in placed if each[0].standing not in ("expected", "skipped")]
-    yield from _commands("error", amiss, counted="are not as expected")
-    skipped = [each for each in placed if each[0].standing == "skipped"]
-    yield from _commands("notice", skipped, counted="were skipped")
+    located_rows = list(zip(rows, source_locations, strict=True))
+    unexpected_rows = [
+        pair for pair in located_rows if pair[0].standing not in ("expected", "skipped")
+    ]
+    yield from _build_commands("error", unexpected_rows, count_phrase="are not as expected")
+    skipped_rows = [pair for pair in located_rows if pair[0].standing == "skipped"]
+    yield from _build_commands("notice", skipped_rows, count_phrase="were skipped")
 
 
-def _commands(
-    level: Level, placed: Sequence[tuple[SuiteRow, AnnotatedPlace]], *, counted: str
+def _build_commands(
+    level: Level, located_rows: Sequence[tuple[SuiteRow, AnnotatedLine]], *, count_phrase: str
 ) -> Iterator[str]:
-    shown = placed if len(placed) <= SHOWN else placed[: SHOWN - 1]
-    for row, place in shown:
+    shown_rows = located_rows if len(located_rows) <= SHOWN else located_rows[: SHOWN - 1]
+    for row, source_location in shown_rows:
         kind = row.status or STANDINGS[row.standing].word
-        again = f"\n{replay(row.directory)}" if row.directory else ""
+        replay_text = f"\n{build_replay_command(row.directory)}" if row.directory else ""
         lines = () if row.verdict is None else row.verdict.lines
-        yield command(
-            level, place_of(lines) or place, f"{kind}: {row.scenario}", row.headline + again
+        yield format_command(
+            level,
+            find_code_line(lines) or source_location,
+            f"{kind}: {row.scenario}",
+            row.headline + replay_text,
         )
-    if len(shown) < len(placed):
-        _, place = placed[SHOWN - 1]
-        more = f"{len(placed) - len(shown)} more scenarios {counted}"
-        yield command(level, place, more, "They are in the report and in the step's summary.")
+    if len(shown_rows) < len(located_rows):
+        _, source_location = located_rows[SHOWN - 1]
+        title = f"{len(located_rows) - len(shown_rows)} more scenarios {count_phrase}"
+        yield format_command(
+            level, source_location, title, "They are in the report and in the step's summary."
+        )
 
 
-def place_of(lines: Sequence[JobLine]) -> AnnotatedPlace | None:
+def find_code_line(lines: Sequence[JobLine]) -> AnnotatedLine | None:
     """Return the line of the job to show a finding at: what saves, else what reads, or made it."""
     by_role = {line.role: line for line in reversed(lines)}
     line = next((by_role[role] for role in ("saved", "read", "made") if role in by_role), None)
-    return None if line is None else AnnotatedPlace(for_others(line.file), line.line)
+    return None if line is None else AnnotatedLine(format_portable_path(line.file), line.line)
 
 
-def command(level: Level, place: AnnotatedPlace, title: str, message: str) -> str:
+def format_command(level: Level, source_location: AnnotatedLine, title: str, message: str) -> str:
     """Return a workflow command."""
-    where = f"file={_property(place.file)},line={place.line},title={_property(title)}"
-    return f"::{level} {where}::{_message(message)}"
+    properties_text = (
+        f"file={_escape_property(source_location.file)},line={source_location.line},"
+        f"title={_escape_property(title)}"
+    )
+    return f"::{level} {properties_text}::{_escape_message(message)}"
 
 
-def _message(text: str) -> str:
-    return harmless(text.replace("\r", "\n")).replace("%", "%25").replace("\n", "%0A")
+def _escape_message(text: str) -> str:
+    return escape_controls(text.replace("\r", "\n")).replace("%", "%25").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _message(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def summary_of(row: SuiteRow, *, folder: str | None = None) -> RunSummary:
+def build_summary(row: SuiteRow, *, folder: str | None = None) -> RunSummary:
     """Return a row in figures; its directory is relative to `folder`, if it is below it."""
-    found = RunSummary.model_validate(row, from_attributes=True)
-    paths = {"file": for_others(row.file)}
+    summary = RunSummary.model_validate(row, from_attributes=True)
+    paths = {"file": format_portable_path(row.file)}
     if row.directory is not None and folder is not None:
         paths["directory"] = posixpath.relpath(row.directory, folder)
-    return found.model_copy(update=paths)
+    return summary.model_copy(update=paths)
 
 
-def run_in_json(run: FinishedRun) -> str:
+def render_json(run: FinishedRun) -> str:
     """Return one run: its figures, verdict, faults, and its time by attempt and phase."""
-    spent = ledger_of(run.analysis)
-    row = replace(row_of(run), directory=for_others(run.directory))
-    found = {
-        "summary": summary_of(row).model_dump(mode="json"),
+    time_ledger = get_ledger(run.analysis)
+    row = replace(build_suite_row(run), directory=format_portable_path(run.directory))
+    document = {
+        "summary": build_summary(row).model_dump(mode="json"),
         "verdict": run.verdict.model_dump(mode="json"),
-        "ops": [asdict(op) for op in page.op_rows(run)],
+        "ops": [asdict(op) for op in page.build_op_rows(run)],
         "goodput": {
-            "wall_s": spent.wall_ns / 1e9,
-            "productive": spent.goodput,
-            "phases_s": spent.seconds(),
-            "by_attempt": {a: spent.seconds(attempt=a) for a in spent.attempts},
+            "wall_s": time_ledger.wall_ns / 1e9,
+            "productive": time_ledger.goodput,
+            "phases_s": time_ledger.sum_seconds(),
+            "by_attempt": {
+                attempt: time_ledger.sum_seconds(attempt=attempt)
+                for attempt in time_ledger.attempts
+            },
         },
-        "replay": replay(run.directory),
+        "replay": build_replay_command(run.directory),
     }
-    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.goodput import PHASES, Ledger, Phase, ledger, ledger_of, meaning
+from chaos.check.goodput import PHASES, Phase, TimeLedger, build_ledger, describe_phase, get_ledger
 from chaos.model.launcher import LauncherWords
 from chaos.report import chart as ch
 from chaos.report.page import SHORT_NS
@@ -57,79 +57,99 @@ class Goodput:
     is_short: bool = False
 
 
-def goodput(analysis: RunAnalysis) -> Goodput | None:
+def build_goodput(analysis: RunAnalysis) -> Goodput | None:
     """Return the time of a run by phase; None if no time was recorded."""
-    found = ledger_of(analysis)
-    if not found.wall_ns:
+    run_ledger = get_ledger(analysis)
+    if not run_ledger.wall_ns:
         return None
-    clean = ledger(analysis.reference) if analysis.reference else None
-    shown = found.attempts[:ATTEMPTS_SHOWN]
+    baseline_ledger = build_ledger(analysis.reference) if analysis.reference else None
+    shown_attempts = run_ledger.attempts[:ATTEMPTS_SHOWN]
     return Goodput(
-        sentence=sentence(found, clean),
-        wall=_s(found.wall_ns / 1e9),
-        baseline_wall="" if clean is None else _s(clean.wall_ns / 1e9),
-        attempts=shown,
-        hidden=len(found.attempts) - len(shown),
-        rows=goodput_rows(found, clean, shown, analysis.terms),
-        chart=_drawn(found, clean, shown),
-        is_short=found.wall_ns < SHORT_NS,
+        sentence=describe_goodput(run_ledger, baseline_ledger),
+        wall=_format_seconds(run_ledger.wall_ns / 1e9),
+        baseline_wall=""
+        if baseline_ledger is None
+        else _format_seconds(baseline_ledger.wall_ns / 1e9),
+        attempts=shown_attempts,
+        hidden=len(run_ledger.attempts) - len(shown_attempts),
+        rows=build_goodput_rows(run_ledger, baseline_ledger, shown_attempts, analysis.terms),
+        chart=_draw_goodput(run_ledger, baseline_ledger, shown_attempts),
+        is_short=run_ledger.wall_ns < SHORT_NS,
     )
 
 
-def sentence(found: Ledger, clean: Ledger | None) -> str:
+def describe_goodput(run_ledger: TimeLedger, baseline_ledger: TimeLedger | None) -> str:
     """Return in words the goodput, the baseline's, and the phases with most of the rest."""
-    assert found.goodput is not None
-    of_clean = clean.goodput if clean else None
-    beside = "" if of_clean is None else f" (the baseline: {of_clean:.0%})"
-    rest = {phase: s for phase, s in found.seconds().items() if phase != "productive" and s > 0}
-    most = sorted(rest, key=lambda phase: -rest[phase])[:3]
-    where = ", ".join(f"{phase} {_s(rest[phase])}" for phase in most)
-    tail = f"; most of the rest: {where}" if where else ""
-    return f"{found.goodput:.0%} of {_s(found.wall_ns / 1e9)} was productive{beside}{tail}."
+    assert run_ledger.goodput is not None
+    baseline_goodput = baseline_ledger.goodput if baseline_ledger else None
+    baseline_text = "" if baseline_goodput is None else f" (the baseline: {baseline_goodput:.0%})"
+    unproductive_s = {
+        phase: s for phase, s in run_ledger.sum_seconds().items() if phase != "productive" and s > 0
+    }
+    longest_phases = sorted(unproductive_s, key=lambda phase: -unproductive_s[phase])[:3]
+    phases_text = ", ".join(
+        f"{phase} {_format_seconds(unproductive_s[phase])}" for phase in longest_phases
+    )
+    tail = f"; most of the rest: {phases_text}" if phases_text else ""
+    return (
+        f"{run_ledger.goodput:.0%} of {_format_seconds(run_ledger.wall_ns / 1e9)} was "
+        f"productive{baseline_text}{tail}."
+    )
 
 
-def goodput_rows(
-    found: Ledger, clean: Ledger | None, attempts: Sequence[int], terms: LauncherWords
+def build_goodput_rows(
+    run_ledger: TimeLedger,
+    baseline_ledger: TimeLedger | None,
+    attempts: Sequence[int],
+    terms: LauncherWords,
 ) -> tuple[PhaseRow, ...]:
     """Return a row per phase that took any time, here or in the baseline."""
-    seconds = found.seconds()
-    of_clean = clean.seconds() if clean else {}
-    by_attempt = [found.seconds(attempt=attempt) for attempt in attempts]
+    seconds = run_ledger.sum_seconds()
+    baseline_seconds = baseline_ledger.sum_seconds() if baseline_ledger else {}
+    by_attempt = [run_ledger.sum_seconds(attempt=attempt) for attempt in attempts]
     return tuple(
         PhaseRow(
             phase=phase,
             color=COLORS[phase],
-            meaning=meaning(phase, terms),
-            seconds=_s(seconds[phase]),
-            share=f"{seconds[phase] * 1e9 / found.wall_ns:.1%}",
-            baseline=_s(of_clean[phase]) if of_clean else "",
-            by_attempt=tuple(_s(of[phase]) for of in by_attempt),
+            meaning=describe_phase(phase, terms),
+            seconds=_format_seconds(seconds[phase]),
+            share=f"{seconds[phase] * 1e9 / run_ledger.wall_ns:.1%}",
+            baseline=_format_seconds(baseline_seconds[phase]) if baseline_seconds else "",
+            by_attempt=tuple(
+                _format_seconds(attempt_seconds[phase]) for attempt_seconds in by_attempt
+            ),
         )
         for phase in PHASES
-        if seconds[phase] or of_clean.get(phase)
+        if seconds[phase] or baseline_seconds.get(phase)
     )
 
 
-def _drawn(found: Ledger, clean: Ledger | None, attempts: Sequence[int]) -> ch.Chart:
-    bars = {"this run": found.seconds()}
-    if clean is not None and clean.wall_ns:
-        bars = {"baseline": clean.seconds(), **bars}
-    if len(found.attempts) > 1:
-        bars |= {f"attempt {a}": found.seconds(attempt=a) for a in attempts}
-    rows = [row for lane, seconds in bars.items() for row in _pieces(lane, seconds)]
-    seen = {row["phase"] for row in rows}
-    return ch.drawn(
+def _draw_goodput(
+    run_ledger: TimeLedger, baseline_ledger: TimeLedger | None, attempts: Sequence[int]
+) -> ch.Chart:
+    bars = {"this run": run_ledger.sum_seconds()}
+    if baseline_ledger is not None and baseline_ledger.wall_ns:
+        bars = {"baseline": baseline_ledger.sum_seconds(), **bars}
+    if len(run_ledger.attempts) > 1:
+        bars |= {
+            f"attempt {attempt}": run_ledger.sum_seconds(attempt=attempt) for attempt in attempts
+        }
+    rows = [row for lane, seconds in bars.items() for row in _cut_pieces(lane, seconds)]
+    shown_phases = {row["phase"] for row in rows}
+    return ch.draw_chart(
         "goodput",
-        ch.Drawing(_bars(list(bars)), {"pieces": rows}),
+        ch.ChartMarks(_draw_bars(list(bars)), {"pieces": rows}),
         title="Goodput",
-        label=_in_words(bars),
+        label=_describe_bars(bars),
         caption="Each bar is wall time, cut by what it was spent on; the pieces add up to all of "
         "it. An attempt is charged from its own scheduling until the next one's.",
-        keys=[ch.Key(phase, "box", COLORS[phase]) for phase in PHASES if phase in seen],
+        keys=[
+            ch.LegendEntry(phase, "box", COLORS[phase]) for phase in PHASES if phase in shown_phases
+        ],
     )
 
 
-def _pieces(lane: str, seconds: Mapping[Phase, float]) -> list[dict[str, Any]]:
+def _cut_pieces(lane: str, seconds: Mapping[Phase, float]) -> list[dict[str, Any]]:
     total, at_s, rows = sum(seconds.values()), 0.0, list[dict[str, Any]]()
     for phase in PHASES:
         if seconds[phase]:
@@ -140,13 +160,13 @@ def _pieces(lane: str, seconds: Mapping[Phase, float]) -> list[dict[str, Any]]:
     return rows
 
 
-def _bars(lanes: Sequence[str]) -> alt.LayerChart:
-    chart = ch.named("pieces").mark_bar(height=18, stroke="var(--bg)", strokeWidth=0.5)
+def _draw_bars(lanes: Sequence[str]) -> alt.LayerChart:
+    chart = ch.build_named_chart("pieces").mark_bar(height=18, stroke="var(--bg)", strokeWidth=0.5)
     encoded = chart.encode(
         x=alt.X("since_s:Q", title="seconds", axis=alt.Axis(format=",~f")),
         x2="until_s:Q",
         y=alt.Y("lane:N", title=None, sort=list(lanes), axis=alt.Axis(ticks=False, domain=False)),
-        color=ch.colored("phase", {phase: COLORS[phase] for phase in PHASES}),
+        color=ch.encode_color("phase", {phase: COLORS[phase] for phase in PHASES}),
         tooltip=[
             alt.Tooltip("lane:N", title="of"),
             alt.Tooltip("phase:N"),
@@ -157,13 +177,14 @@ def _bars(lanes: Sequence[str]) -> alt.LayerChart:
     return alt.layer(encoded).properties(height=BAR_HEIGHT * len(lanes))
 
 
-def _in_words(bars: Mapping[str, Mapping[Phase, float]]) -> str:
+def _describe_bars(bars: Mapping[str, Mapping[Phase, float]]) -> str:
     lanes = (
-        f"{lane}: " + ", ".join(f"{phase} {_s(s)}" for phase, s in seconds.items() if s)
+        f"{lane}: "
+        + ", ".join(f"{phase} {_format_seconds(s)}" for phase, s in seconds.items() if s)
         for lane, seconds in bars.items()
     )
     return f"Where the time went. {'; '.join(lanes)}."
 
 
-def _s(value: float) -> str:
+def _format_seconds(value: float) -> str:
     return f"{value:.2f} s"

@@ -16,9 +16,9 @@ from urllib.parse import quote
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from chaos.check.code_lines import belongs
-from chaos.check.headline import as_sentence
-from chaos.model.summary import SuiteSummary, changed
+from chaos.check.code_lines import describe_save_contents
+from chaos.check.headline import format_sentence
+from chaos.model.summary import SuiteSummary, compare_suites
 from chaos.report import page
 from chaos.report.outcome import (
     FIGURES,
@@ -27,14 +27,19 @@ from chaos.report.outcome import (
     ScenarioRuns,
     SuiteRow,
     Tone,
-    by_scenario,
-    tone,
-    tone_of,
-    tone_of_all,
+    find_row_tone,
+    find_suite_tone,
+    find_tone,
+    group_scenarios,
 )
-from chaos.report.page import excerpt, settings
-from chaos.report.sections import in_words, is_unexplained, resume_table, suite_in_words
-from chaos.words import begun
+from chaos.report.page import build_settings, select_excerpt
+from chaos.report.sections import (
+    build_resume_table,
+    describe_suite,
+    describe_verdict,
+    is_unexplained,
+)
+from chaos.wording import capitalize_first
 
 if TYPE_CHECKING:
     from chaos.report import chart as ch
@@ -44,7 +49,7 @@ PAGE_NAME = "report.html"
 FINDINGS_LINKED = 8  # in the banner; the section of each check has all of them
 
 
-def pages(*packages: str) -> Environment:
+def build_environment(*packages: str) -> Environment:
     """Return the templates of these packages, in the frame, style and words of a run's report."""
     env = Environment(
         loader=ChoiceLoader([PackageLoader(name) for name in (*packages, "chaos.report")]),
@@ -53,11 +58,15 @@ def pages(*packages: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {"sentence": as_sentence, "begun": begun, "belongs": belongs}
+    env.filters |= {
+        "sentence": format_sentence,
+        "begun": capitalize_first,
+        "belongs": describe_save_contents,
+    }
     return env
 
 
-_env = pages()
+_env = build_environment()
 
 
 @dataclass(frozen=True)
@@ -76,53 +85,63 @@ class Fragment:
     ways: Sequence[tuple[str, str]]
 
 
-def render_fragment(shown: Fragment) -> str:
+def render_fragment(fragment: Fragment) -> str:
     """Return a result as a part of another's page, such as a notebook, light or dark."""
-    return _env.get_template("fragment.html.j2").render(shown=shown)
+    return _env.get_template("fragment.html.j2").render(shown=fragment)
 
 
 def render_run(run: FinishedRun) -> str:
     """Return the page of one run: the verdict first, then its evidence."""
-    from chaos.report.goodput import goodput
-    from chaos.report.loss_chart import loss_charts
-    from chaos.report.timeline import timeline
+    from chaos.report.goodput import build_goodput
+    from chaos.report.loss_chart import build_loss_charts
+    from chaos.report.timeline import draw_timeline
 
-    in_time = timeline(run.analysis)
-    loss = loss_charts(run.analysis)
-    spent = goodput(run.analysis)
-    ops = page.op_rows(run)
-    checks = page.check_rows(run.history, run.verdict)
-    charts = [*loss, *([in_time] if in_time else []), *([spent.chart] if spent else [])]
+    timeline_chart = draw_timeline(run.analysis)
+    loss = build_loss_charts(run.analysis)
+    goodput_view = build_goodput(run.analysis)
+    ops = page.build_op_rows(run)
+    checks = page.build_check_rows(run.history, run.verdict)
+    charts = [
+        *loss,
+        *([timeline_chart] if timeline_chart else []),
+        *([goodput_view.chart] if goodput_view else []),
+    ]
     return _env.get_template("run.html.j2").render(
         run=run,
         verdict=run.verdict,
-        word=in_words(run.verdict),
+        word=describe_verdict(run.verdict),
         is_unexplained=is_unexplained(run.verdict),
-        tone=tone(run.verdict),
-        facts=page.facts(run),
+        tone=find_tone(run.verdict),
+        facts=page.build_facts(run),
         ops=ops,
-        saves=page.saves_with_faults(run),
+        saves=page.find_faulted_saves(run),
         loss=loss,
-        timeline=in_time,
-        goodput=spent,
-        restarts=page.restart_rows(run),
-        recovery=[*page.ENDED_IN, *page.BEGUN_WITH],
+        timeline=timeline_chart,
+        goodput=goodput_view,
+        restarts=page.build_restart_rows(run),
+        recovery=[*page.PREVIOUS_ATTEMPT_PHASES, *page.NEW_ATTEMPT_PHASES],
         FINDINGS_LINKED=FINDINGS_LINKED,
-        resumes=[resume_table(resume, run.plan.job.launcher) for resume in run.verdict.diagnosis],
+        resumes=[
+            build_resume_table(resume, run.plan.job.launcher) for resume in run.verdict.diagnosis
+        ],
         checks=checks,
         findings=[anomaly for row in checks for anomaly in row.anomalies],
-        excerpt=excerpt(run.history, run.verdict, (n for op in ops for n in op.events)),
-        settings=settings(run),
-        **drawings(charts),
+        excerpt=select_excerpt(
+            run.history, run.verdict, (number for op in ops for number in op.events)
+        ),
+        settings=build_settings(run),
+        **build_drawings(charts),
     )
 
 
 def render_trend(suites: "Suites") -> str:
     """Return the page of the history of suites; links are relative to the folder of reports."""
-    from chaos.report.trend import trend
+    from chaos.report.trend import build_trend
 
-    found = trend(suites)
-    return _env.get_template("trend.html.j2").render(trend=found, **drawings(found.charts))
+    trend_view = build_trend(suites)
+    return _env.get_template("trend.html.j2").render(
+        trend=trend_view, **build_drawings(trend_view.charts)
+    )
 
 
 def render_suite(
@@ -130,20 +149,20 @@ def render_suite(
     suite: SuiteSummary,
     *,
     folder: str | None = None,
-    before: tuple[str, SuiteSummary] | None = None,
+    previous_suite: tuple[str, SuiteSummary] | None = None,
 ) -> str:
     """Return the page of a suite; links are relative to `folder`, that of the page.
 
     `before` is the last suite of the same folder, with the name of its own.
     """
-    groups = sorted(by_scenario(rows), key=lambda runs: runs.gravity)
+    groups = sorted(group_scenarios(rows), key=lambda runs: runs.gravity)
     rows = [row for runs in groups for row in runs.rows]
     return _env.get_template("suite.html.j2").render(
         suite=suite,
-        before=before,
-        changed=before and changed(before[1].runs, suite.runs),
-        tone=tone_of_all(rows),
-        headline=suite_in_words(groups),
+        before=previous_suite,
+        changed=previous_suite and compare_suites(previous_suite[1].runs, suite.runs),
+        tone=find_suite_tone(rows),
+        headline=describe_suite(groups),
         versions=next((row.versions for row in rows if row.versions), {}),
         groups=groups,
         tallies=[runs.tally for runs in groups for _ in runs.rows],
@@ -152,36 +171,38 @@ def render_suite(
         FIGURES=[*FIGURES],
         STANDINGS={kind: look.word for kind, look in STANDINGS.items()},
         words_of=[
-            in_words(row.verdict, brief=True) if row.verdict else STANDINGS[row.standing].word
+            describe_verdict(row.verdict, brief=True)
+            if row.verdict
+            else STANDINGS[row.standing].word
             for row in rows
         ],
-        tones=[tone_of(row) for row in rows],
-        links=[_link(row, folder) for row in rows],
-        counts=Counter(runs.worst.standing for runs in groups),
+        tones=[find_row_tone(row) for row in rows],
+        links=[_build_link(row, folder) for row in rows],
+        counts=Counter(runs.worst_row.standing for runs in groups),
         flaky=sum(runs.is_flaky for runs in groups),
         total_s=sum(row.duration_s for row in rows),
     )
 
 
-def drawings(charts: "Sequence[ch.Chart]") -> dict[str, Any]:
+def build_drawings(charts: "Sequence[ch.Chart]") -> dict[str, Any]:
     """Return the charts of a page: as SVG, as specifications, and the script to draw these."""
-    from chaos.report.chart import bundle
+    from chaos.report.chart import build_bundle
 
     return {
         "svg": {chart.name: Markup(chart.svg) for chart in charts},  # noqa: S704 (Vega escapes it)
-        "specs": {chart.name: _as_script(chart.spec) for chart in charts},
-        "bundle": Markup(bundle()) if charts else None,  # noqa: S704 (a library)
+        "specs": {chart.name: _encode_script(chart.spec) for chart in charts},
+        "bundle": Markup(build_bundle()) if charts else None,  # noqa: S704 (a library)
     }
 
 
-def _link(row: SuiteRow, folder: str | None) -> str | None:
+def _build_link(row: SuiteRow, folder: str | None) -> str | None:
     if row.directory is None:
         return None
     path = row.directory if folder is None else posixpath.relpath(row.directory, folder)
     return quote(posixpath.join(path, PAGE_NAME))
 
 
-def _as_script(spec: dict[str, Any]) -> Markup:
+def _encode_script(spec: dict[str, Any]) -> Markup:
     """Return JSON that no HTML parser can mistake for the end of its script element."""
     text = json.dumps(spec, allow_nan=False, separators=(",", ":"))
     for sign in "<>&":

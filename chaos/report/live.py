@@ -33,12 +33,12 @@ from chaos.model.event import (
     WorkerGroupStarted,
     WorkerStarted,
 )
-from chaos.model.history import Entry
-from chaos.model.places import START, Place
+from chaos.model.history import JournalEntry
+from chaos.model.places import START, TrainingPlace
 from chaos.run.clock import Clock
-from chaos.words import plural
+from chaos.wording import plural
 
-_FIRST = "starting"
+_START_STATE = "starting"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class LiveFault:
     """One fault, by the events so far."""
 
     op: int
-    what: str
+    description: str
     #: None until it has ended
     status: Status | None = None
     detail: str = ""
@@ -59,13 +59,13 @@ class Progress:
     begin_ns: int | None = None
     now_ns: int = 0
     attempt: int | None = None
-    state: str = _FIRST
+    state: str = _START_STATE
     #: of each rank of this attempt
-    places: Mapping[int, Place] = field(default_factory=dict)
+    places: Mapping[int, TrainingPlace] = field(default_factory=dict)
     faults: tuple[LiveFault, ...] = ()
     commits: int = 0
     saves: int = 0  # that ended an epoch of rank 0's, in a job without commits
-    ended: str | None = None
+    end_text: str | None = None
 
     @property
     def elapsed_s(self) -> float:
@@ -73,54 +73,59 @@ class Progress:
         return 0.0 if self.begin_ns is None else (self.now_ns - self.begin_ns) / 1e9
 
     @property
-    def place(self) -> Place | None:
+    def foremost_place(self) -> TrainingPlace | None:
         """The place of this attempt's foremost rank."""
         return max(self.places.values(), default=None)
 
 
-def advance(progress: Progress, entry: Entry) -> Progress:
+def advance_progress(progress: Progress, entry: JournalEntry) -> Progress:
     """Return the progress after one more event; each event at least advances the time."""
     begin_ns = entry.time_ns if progress.begin_ns is None else progress.begin_ns
-    moved = replace(progress, begin_ns=begin_ns, now_ns=max(progress.now_ns, entry.time_ns))
-    match entry.what:
+    updated_progress = replace(
+        progress, begin_ns=begin_ns, now_ns=max(progress.now_ns, entry.time_ns)
+    )
+    match entry.event:
         case ControllerState(state=state):
-            return replace(moved, state=state.lower())
+            return replace(updated_progress, state=state.lower())
         case WorkerGroupStarted() | WorkerStarted() | StepDone() as event:
-            return _trained(moved, event)
+            return _update_places(updated_progress, event)
         case Committed() | EpochEnded(rank=0) as event:
             is_commit = isinstance(event, Committed)
-            commits, saves = moved.commits + is_commit, moved.saves + (not is_commit)
-            return replace(moved, commits=commits, saves=saves)
+            commits, saves = (
+                updated_progress.commits + is_commit,
+                updated_progress.saves + (not is_commit),
+            )
+            return replace(updated_progress, commits=commits, saves=saves)
         case FaultInvoked() | NoticeGiven() | FaultEnded() as event:
-            return replace(moved, faults=_struck(moved.faults, event))
+            return replace(updated_progress, faults=_update_faults(updated_progress.faults, event))
         case FitReturned() | FitRaised() | ScriptRaised() | DeadlinePassed() | RunEnded() as event:
-            return replace(moved, ended=moved.ended or event.sentence)
+            return replace(updated_progress, end_text=updated_progress.end_text or event.sentence)
         case StartedAgain():
-            moved = replace(moved, ended=None)
+            updated_progress = replace(updated_progress, end_text=None)
         case _:
             pass
-    return moved
+    return updated_progress
 
 
-def advance_all(progress: Progress, entries: Iterable[Entry]) -> Progress:
+def advance_all(progress: Progress, entries: Iterable[JournalEntry]) -> Progress:
     """Return the progress after all of these events."""
-    return reduce(advance, entries, progress)
+    return reduce(advance_progress, entries, progress)
 
 
-def doing(progress: Progress) -> str:
+def describe_activity(progress: Progress) -> str:
     """Return in a few words what a run is doing."""
-    if progress.ended is not None:
+    if progress.end_text is not None:
         return "it ends"
-    if progress.place is not None:
-        epoch, step = progress.place
+    if progress.foremost_place is not None:
+        epoch, step = progress.foremost_place
         return f"epoch {epoch}, step {step}" if step else f"epoch {epoch}"
     return "its script starts: imports" if progress.attempt is None else "its workers start"
 
 
-def is_notable(entry: Entry) -> bool:
+def is_notable(entry: JournalEntry) -> bool:
     """Return whether an event gets a line of its own during a run."""
     return isinstance(
-        entry.what,
+        entry.event,
         WorkerGroupStarted
         | FaultInvoked
         | NoticeGiven
@@ -136,7 +141,9 @@ def is_notable(entry: Entry) -> bool:
     )
 
 
-def _trained(progress: Progress, event: WorkerGroupStarted | WorkerStarted | StepDone) -> Progress:
+def _update_places(
+    progress: Progress, event: WorkerGroupStarted | WorkerStarted | StepDone
+) -> Progress:
     current = -1 if progress.attempt is None else progress.attempt
     if event.attempt < current:  # a dying attempt's last lines may arrive late
         return progress
@@ -144,25 +151,25 @@ def _trained(progress: Progress, event: WorkerGroupStarted | WorkerStarted | Ste
     if isinstance(event, WorkerGroupStarted):
         return replace(progress, attempt=event.attempt, places=places)
     step = event.step if isinstance(event, StepDone) else 0
-    place = max(places.get(event.rank, START), Place(event.epoch, step))
+    place = max(places.get(event.rank, START), TrainingPlace(event.epoch, step))
     # Of torchrun no state is recorded.
-    state = "running" if progress.state == _FIRST else progress.state
+    state = "running" if progress.state == _START_STATE else progress.state
     return replace(
         progress, attempt=event.attempt, places={**places, event.rank: place}, state=state
     )
 
 
-def _struck(
+def _update_faults(
     faults: tuple[LiveFault, ...], event: FaultInvoked | NoticeGiven | FaultEnded
 ) -> tuple[LiveFault, ...]:
     if isinstance(event, FaultInvoked):
         return (*faults, LiveFault(event.op, f"{event.fault} on rank {event.rank}"))
-    news: dict[str, Any] = {"detail": "notice given"}
+    changes: dict[str, Any] = {"detail": "notice given"}
     if isinstance(event, FaultEnded):
-        news = {"status": event.status, "detail": event.detail}
+        changes = {"status": event.status, "detail": event.detail}
         if all(fault.op != event.op for fault in faults):
             faults = (*faults, LiveFault(event.op, f"op {event.op}"))
-    return tuple(replace(fault, **news) if fault.op == event.op else fault for fault in faults)
+    return tuple(replace(fault, **changes) if fault.op == event.op else fault for fault in faults)
 
 
 # If lines stay, one is written after each of this many parts.
@@ -171,24 +178,26 @@ PARTS = 10
 QUIET_S = 60.0
 
 
-class Moving:
-    """A context in which progress is shown; `stays`: the last state stays after it.
+class LiveOutput:
+    """A context in which progress is shown; `is_kept`: the last state stays after it.
 
-    `ticks`: it is drawn again once a second, by a thread, and not with news alone.
+    `is_ticking`: it is drawn again once a second, by a thread, and not with news alone.
     """
 
-    def __init__(self, console: Console, *, stays: bool = False, ticks: bool = False) -> None:
+    def __init__(
+        self, console: Console, *, is_kept: bool = False, is_ticking: bool = False
+    ) -> None:
         self._console = console
-        self._stays, self._ticks = stays, ticks
+        self._is_kept, self._is_ticking = is_kept, is_ticking
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
         if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._live = Live(
                 console=self._console,
-                auto_refresh=self._ticks,
+                auto_refresh=self._is_ticking,
                 refresh_per_second=1,
-                transient=not self._stays,
+                transient=not self._is_kept,
             )
             self._live.__enter__()
         return self
@@ -204,47 +213,47 @@ class Moving:
             self._live = None
 
     @property
-    def moves(self) -> bool:
+    def can_replace(self) -> bool:
         """Whether a line can be replaced here; otherwise all lines stay."""
         return self._live is not None
 
-    def move(self, shown: RenderableType) -> None:
+    def replace_content(self, content: RenderableType) -> None:
         """Replace what moves, if there is something; it may be another one at each drawing."""
         if self._live is not None:
-            self._live.update(shown, refresh=True)
+            self._live.update(content, refresh=True)
 
-    def write(self, line: RenderableType) -> None:
+    def write_line(self, line: RenderableType) -> None:
         """Write a line that stays."""
         self._console.print(line, soft_wrap=True)
 
 
-class MovingLine(Moving):
+class LiveLine(LiveOutput):
     """One line that moves, and is removed at the end."""
 
-    def __init__(self, console: Console, *, ticks: bool = False) -> None:
-        super().__init__(console, ticks=ticks)
-        self._said: tuple[str, int] | None = None
+    def __init__(self, console: Console, *, is_ticking: bool = False) -> None:
+        super().__init__(console, is_ticking=is_ticking)
+        self._latest_key: tuple[str, int] | None = None
 
-    def say(self, line: RenderableType, *, stage: str, share: float) -> None:
+    def show_line(self, line: RenderableType, *, stage: str, share: float) -> None:
         """Show a line; if lines stay, only as a stage begins and after parts of it."""
-        if self.moves:
-            self.move(line)
+        if self.can_replace:
+            self.replace_content(line)
             return
-        said = (stage, int(PARTS * share))
-        if said != self._said:
-            self._said = said
-            self.write(line)
+        line_key = (stage, int(PARTS * share))
+        if line_key != self._latest_key:
+            self._latest_key = line_key
+            self.write_line(line)
 
 
-_LAMPS = {
+_STATUS_STYLES = {
     "ok": ("✓ ok", "green"),
     "fail": ("✗ fail", "red"),
     "info": ("? info", "yellow"),
 }
 
 
-class Display(Moving):
-    """The display of one run in progress; `show` is called with each new event once."""
+class Display(LiveOutput):
+    """The display of one run in progress; `show_events` is called with each new event once."""
 
     def __init__(
         self,
@@ -255,22 +264,22 @@ class Display(Moving):
         total_epochs: int | None = None,
         steps_per_epoch: int | None = None,
     ) -> None:
-        super().__init__(console, stays=True, ticks=True)
+        super().__init__(console, is_kept=True, is_ticking=True)
         self.progress = Progress()
         self._clock, self._began_ns = clock, clock.now_ns()
         self._title = title
         self._commits: list[tuple[float, Committed]] = []  # not written yet, each with its time
         self._written_s = 0.0
         self._panel = partial(
-            panel, title=title, total_epochs=total_epochs, steps_per_epoch=steps_per_epoch
+            build_panel, title=title, total_epochs=total_epochs, steps_per_epoch=steps_per_epoch
         )
 
     def __enter__(self) -> Self:
         super().__enter__()
-        if self.moves:
-            self.move(self)
+        if self.can_replace:
+            self.replace_content(self)
         else:
-            self.write(Text(self._title))
+            self.write_line(Text(self._title))
         return self
 
     def __exit__(
@@ -284,47 +293,49 @@ class Display(Moving):
 
     def __rich__(self) -> RenderableType:
         """Return the panel as of now: it is drawn once a second, even while nothing happens."""
-        seen = self.progress
-        if seen.ended is None:
-            begin_ns = self._began_ns if seen.begin_ns is None else seen.begin_ns
-            now_ns = max(seen.now_ns, self._clock.now_ns())
-            seen = replace(seen, begin_ns=begin_ns, now_ns=now_ns)
-        return self._panel(seen)
+        progress = self.progress
+        if progress.end_text is None:
+            begin_ns = self._began_ns if progress.begin_ns is None else progress.begin_ns
+            now_ns = max(progress.now_ns, self._clock.now_ns())
+            progress = replace(progress, begin_ns=begin_ns, now_ns=now_ns)
+        return self._panel(progress)
 
-    def show(self, entries: Sequence[Entry]) -> None:
+    def show_events(self, entries: Sequence[JournalEntry]) -> None:
         for entry in entries:
-            self.progress = advance(self.progress, entry)
-            if not self.moves:
-                self._write(entry)
-        if self.moves and entries:
-            self.move(self)
+            self.progress = advance_progress(self.progress, entry)
+            if not self.can_replace:
+                self._write_entry(entry)
+        if self.can_replace and entries:
+            self.replace_content(self)
 
-    def _write(self, entry: Entry) -> None:
-        if isinstance(entry.what, Committed):
-            self._commits.append((self.progress.elapsed_s, entry.what))
+    def _write_entry(self, entry: JournalEntry) -> None:
+        if isinstance(entry.event, Committed):
+            self._commits.append((self.progress.elapsed_s, entry.event))
             if self.progress.elapsed_s - self._written_s > QUIET_S:
                 self._write_commits()
         elif is_notable(entry):
             self._write_commits()
-            self._write_line(self.progress.elapsed_s, entry.what.sentence)
+            self._write_timed_line(self.progress.elapsed_s, entry.event.sentence)
 
     def _write_commits(self) -> None:
         """Write the commits since the last line, those of an attempt in one."""
-        waiting, self._commits = self._commits, []
-        for _, group in groupby(waiting, key=lambda timed: timed[1].attempt):
-            timed = [*group]
-            (_, first), (seconds, last) = timed[0], timed[-1]
-            line = last.sentence
-            if last.epoch > first.epoch:
-                line = f"epochs {first.epoch} to {line.removeprefix('epoch ')}"
-            self._write_line(seconds, line)
+        pending_commits, self._commits = self._commits, []
+        for _, group in groupby(
+            pending_commits, key=lambda timed_commits: timed_commits[1].attempt
+        ):
+            timed_commits = [*group]
+            (_, first_commit), (seconds, last_commit) = timed_commits[0], timed_commits[-1]
+            line = last_commit.sentence
+            if last_commit.epoch > first_commit.epoch:
+                line = f"epochs {first_commit.epoch} to {line.removeprefix('epoch ')}"
+            self._write_timed_line(seconds, line)
 
-    def _write_line(self, seconds: float, line: str) -> None:
+    def _write_timed_line(self, seconds: float, line: str) -> None:
         self._written_s = seconds
-        self.write(Text(f"{seconds:7.1f} s  {line}"))
+        self.write_line(Text(f"{seconds:7.1f} s  {line}"))
 
 
-def panel(
+def build_panel(
     progress: Progress, *, title: str, total_epochs: int | None, steps_per_epoch: int | None
 ) -> RenderableType:
     """Draw a progress: the place of training, and the faults so far."""
@@ -333,29 +344,31 @@ def panel(
     if progress.saves:
         commits = plural(progress.saves, "save")
     head = Text.assemble((title, "bold"), f"  {progress.elapsed_s:.1f} s", overflow="ellipsis")
-    state = Text(f"  {attempt} · {progress.ended or progress.state} · {commits}", style="dim")
+    state = Text(f"  {attempt} · {progress.end_text or progress.state} · {commits}", style="dim")
     lines: list[RenderableType] = [head, state]
-    if progress.place is not None:
-        lines.append(_bar(progress.place, total_epochs, steps_per_epoch))
-    lines += [_fault(fault) for fault in progress.faults]
+    if progress.foremost_place is not None:
+        lines.append(_build_bar(progress.foremost_place, total_epochs, steps_per_epoch))
+    lines += [_describe_fault(fault) for fault in progress.faults]
     return Group(*lines)
 
 
-def _bar(place: Place, total_epochs: int | None, steps_per_epoch: int | None) -> RenderableType:
+def _build_bar(
+    place: TrainingPlace, total_epochs: int | None, steps_per_epoch: int | None
+) -> RenderableType:
     epoch, step = place
-    of_epochs = f"/{total_epochs - 1}" if total_epochs else ""
-    of_steps = f"/{steps_per_epoch}" if steps_per_epoch else ""
-    where = Text(f"  epoch {epoch}{of_epochs} · step {step}{of_steps}")
+    epoch_total = f"/{total_epochs - 1}" if total_epochs else ""
+    step_total = f"/{steps_per_epoch}" if steps_per_epoch else ""
+    place_text = Text(f"  epoch {epoch}{epoch_total} · step {step}{step_total}")
     if not total_epochs or not steps_per_epoch:
-        return where
+        return place_text
     row = Table.grid(padding=(0, 2))
     total = total_epochs * steps_per_epoch
     done = min(epoch * steps_per_epoch + step, total)
-    row.add_row(where, ProgressBar(total=total, completed=done, width=30))
+    row.add_row(place_text, ProgressBar(total=total, completed=done, width=30))
     return row
 
 
-def _fault(fault: LiveFault) -> Text:
-    word, style = _LAMPS.get(fault.status or "", ("… under way", "yellow"))
-    line = Text.assemble(f"  op {fault.op}: {fault.what}  ", (word, style))
+def _describe_fault(fault: LiveFault) -> Text:
+    word, style = _STATUS_STYLES.get(fault.status or "", ("… under way", "yellow"))
+    line = Text.assemble(f"  op {fault.op}: {fault.description}  ", (word, style))
     return line.append(f"  {fault.detail}") if fault.detail else line

@@ -8,12 +8,12 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import altair as alt
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.curves import Point, curves
-from chaos.check.divergence import difference, divergence
+from chaos.check.curves import LossPoint, build_curves
+from chaos.check.divergence import describe_difference, find_divergence
 from chaos.check.values import NumberPair
 from chaos.model.trigger import AtMoment, Trigger
 from chaos.report import chart as ch
-from chaos.words import plural
+from chaos.wording import plural
 
 T = TypeVar("T")
 Series: TypeAlias = Literal["baseline", "this run", "lost work"]
@@ -44,59 +44,75 @@ class StepSeries:
 
     points: tuple[StepPoint, ...]
     #: the number of steps before each epoch
-    before: Mapping[int, int]
+    steps_before: Mapping[int, int]
     #: the number of all steps
     steps: int
 
-    def at(self, epoch: int, step: int) -> int:
+    def find_position(self, epoch: int, step: int) -> int:
         """Return the position of a step, 1 for the first of training."""
-        return self.before.get(epoch, self.steps) + step
+        return self.steps_before.get(epoch, self.steps) + step
 
-    def at_trigger(self, trigger: Trigger) -> int:
+    def find_trigger_position(self, trigger: Trigger) -> int:
         """Return the position of a trigger; a moment of a report lies at its epoch's end."""
         if isinstance(trigger, AtMoment):
-            return self.at(trigger.epoch + 1, 0)
-        return self.at(trigger.epoch, trigger.step)
+            return self.find_position(trigger.epoch + 1, 0)
+        return self.find_position(trigger.epoch, trigger.step)
 
-    def strands(self) -> list[list[StepPoint]]:
+    def list_strands(self) -> list[list[StepPoint]]:
         """Return the spots line by line, each in the order of training."""
-        found: dict[tuple[Series, int, int], list[StepPoint]] = {}
+        points_by_strand: dict[tuple[Series, int, int], list[StepPoint]] = {}
         for point in self.points:
-            found.setdefault((point.series, point.rank, point.strand), []).append(point)
-        return [sorted(strand, key=lambda point: point.position) for strand in found.values()]
+            points_by_strand.setdefault((point.series, point.rank, point.strand), []).append(point)
+        return [
+            sorted(strand, key=lambda point: point.position) for strand in points_by_strand.values()
+        ]
 
 
-def step_series(analysis: RunAnalysis, ranks: Sequence[int]) -> StepSeries:
+def build_step_series(analysis: RunAnalysis, ranks: Sequence[int]) -> StepSeries:
     """Lay the steps of these ranks along one axis."""
-    points = [point for rank in ranks for point in _points_of(analysis, rank)]
-    before = {point.epoch: point.position - point.step for point in points}
-    return StepSeries(tuple(points), before, max((point.position for point in points), default=0))
+    points = [point for rank in ranks for point in _build_points(analysis, rank)]
+    steps_before = {point.epoch: point.position - point.step for point in points}
+    return StepSeries(
+        tuple(points), steps_before, max((point.position for point in points), default=0)
+    )
 
 
-def _points_of(analysis: RunAnalysis, rank: int) -> list[StepPoint]:
-    drawn = curves(analysis, rank=rank)
-    series: dict[Series, list[Point]] = {
-        "baseline": [point for point in drawn.baseline if not point.lost],
-        "lost work": [point for point in drawn.run if point.lost],
-        "this run": [point for point in drawn.run if not point.lost],
+def _build_points(analysis: RunAnalysis, rank: int) -> list[StepPoint]:
+    drawn_curves = build_curves(analysis, rank=rank)
+    series: dict[Series, list[LossPoint]] = {
+        "baseline": [point for point in drawn_curves.baseline if not point.lost],
+        "lost work": [point for point in drawn_curves.run if point.lost],
+        "this run": [point for point in drawn_curves.run if not point.lost],
     }
     return [
-        StepPoint(name, p.attempt, rank, p.epoch, p.step, p.position, p.loss)
+        StepPoint(
+            name,
+            curve_point.attempt,
+            rank,
+            curve_point.epoch,
+            curve_point.step,
+            curve_point.position,
+            curve_point.loss,
+        )
         for name, points in series.items()
-        for p in points
+        for curve_point in points
     ]
 
 
-def lost_bands(analysis: RunAnalysis, line: StepSeries) -> alt.LayerChart | None:
+def draw_lost_bands(analysis: RunAnalysis, line: StepSeries) -> alt.LayerChart | None:
     """Shade the steps that each restart discarded."""
     rows = []
     for restart in analysis.restarts:
-        lost = max(restart.lost_steps.values(), default=0)
-        if lost and restart.epoch is not None:
-            again = (s.step for s in restart.attempt.steps if s.epoch == restart.epoch)
-            since = line.at(restart.epoch, min(again, default=1) - 1)  # may be within the epoch
-            what = f"{plural(lost, 'step')} lost"
-            rows.append({"from": since, "to": since + lost, "what": what})
+        lost_count = max(restart.lost_steps.values(), default=0)
+        if lost_count and restart.epoch is not None:
+            repeated_steps = (
+                step.step for step in restart.attempt.steps if step.epoch == restart.epoch
+            )
+            start_position = line.find_position(
+                restart.epoch, min(repeated_steps, default=1) - 1
+            )  # may be within the epoch
+            label = f"{plural(lost_count, 'step')} lost"
+            rows.append({"from": start_position, "to": start_position + lost_count, "what": label})
     if not rows:
         return None
     base = alt.Chart(alt.Data(values=rows))
@@ -106,53 +122,55 @@ def lost_bands(analysis: RunAnalysis, line: StepSeries) -> alt.LayerChart | None
     return alt.layer(band, name)
 
 
-def fault_marks(analysis: RunAnalysis, line: StepSeries) -> alt.LayerChart | None:
+def draw_fault_marks(analysis: RunAnalysis, line: StepSeries) -> alt.LayerChart | None:
     """Mark the place of every fault that began.
 
     A layer holds all names that have one place beside their rule: Altair copies each several
     times, which took seconds for a run of twenty faults.
     """
-    begun = [injection for injection in analysis.injections if injection.invoked]
-    beside: dict[tuple[bool, int], list[dict[str, object]]] = {}
-    for nth, injection in enumerate(begun):
-        place = line.at_trigger(injection.op.at)
+    begun_injections = [injection for injection in analysis.injections if injection.invocations]
+    rows_by_label: dict[tuple[bool, int], list[dict[str, object]]] = {}
+    for number, injection in enumerate(begun_injections):
+        position = line.find_trigger_position(injection.op.at)
         row: dict[str, object] = {
-            "place": place,
+            "place": position,
             "name": f"✕ {injection.op.kind.replace('_', ' ')}, rank {injection.rank}",
             "fault": str(injection.op),
-            "status": injection.ended[-1][1].status if injection.ended else "not ended",
+            "status": injection.outcomes[-1][1].status if injection.outcomes else "not ended",
         }
         # On one line, the names of faults at one place would overlap.
-        beside.setdefault((place > 0.7 * line.steps, 2 + 16 * (nth % 3)), []).append(row)
-    if not beside:
+        rows_by_label.setdefault((position > 0.7 * line.steps, 2 + 16 * (number % 3)), []).append(
+            row
+        )
+    if not rows_by_label:
         return None
-    every = [row for rows in beside.values() for row in rows]
-    rule = alt.Chart(alt.Data(values=every)).mark_rule(color=ch.FAULT, strokeWidth=1.5)
+    all_rows = [row for rows in rows_by_label.values() for row in rows]
+    rule = alt.Chart(alt.Data(values=all_rows)).mark_rule(color=ch.FAULT, strokeWidth=1.5)
     tooltip = [alt.Tooltip("fault:N"), alt.Tooltip("status:N")]
     names = [
-        _label(*rows, is_left=is_left, dy=dy, color=ch.FAULT)
-        for (is_left, dy), rows in beside.items()
+        _draw_label(*rows, is_left=is_left, dy=dy, color=ch.FAULT)
+        for (is_left, dy), rows in rows_by_label.items()
     ]
     return alt.layer(rule.encode(x="place:Q", tooltip=tooltip), *names)
 
 
-def divergence_rule(
-    line: StepSeries, apart: NumberPair | None, *, below_faults: bool
+def draw_divergence_rule(
+    line: StepSeries, divergent_pair: NumberPair | None, *, is_below_faults: bool
 ) -> alt.LayerChart | None:
-    """Mark the first divergent step; `below_faults`: the chart names faults in its first rows."""
-    if apart is None or apart.step is None:
+    """Mark the first divergent step; `is_below_faults`: the chart names faults at its top."""
+    if divergent_pair is None or divergent_pair.step is None:
         return None
-    place = line.at(apart.epoch, apart.step)
-    row = {"place": place, "name": "first divergent step"}
+    position = line.find_position(divergent_pair.epoch, divergent_pair.step)
+    row = {"place": position, "name": "first divergent step"}
     base = alt.Chart(alt.Data(values=[row]))
     rule = base.mark_rule(color=ch.DIVERGED, strokeWidth=1.5, strokeDash=[2, 3])
-    is_left = place > line.steps // 4
+    is_left = position > line.steps // 4
     # It is close to the fault more often than not, and would overlap its name.
-    text = _label(row, is_left=is_left, dy=50 if below_faults else 2, color=ch.DIVERGED)
+    text = _draw_label(row, is_left=is_left, dy=50 if is_below_faults else 2, color=ch.DIVERGED)
     return alt.layer(rule.encode(x="place:Q"), text)
 
 
-def _label(*rows: dict[str, object], is_left: bool, dy: int, color: str) -> alt.Chart:
+def _draw_label(*rows: dict[str, object], is_left: bool, dy: int, color: str) -> alt.Chart:
     """Return the texts beside some rules."""
     text = alt.Chart(alt.Data(values=[*rows])).mark_text(
         align="right" if is_left else "left",
@@ -179,50 +197,58 @@ _STROKES: dict[str, dict[str, Any]] = {
     "lost work": {"strokeWidth": 2.5, "strokeDash": [4, 3]},
 }
 _KEYS = (
-    ch.Key("baseline", "wide", ch.BASELINE),
-    ch.Key("this run", "line", ch.RUN),
-    ch.Key("lost work", "dash", ch.LOST),
+    ch.LegendEntry("baseline", "wide", ch.BASELINE),
+    ch.LegendEntry("this run", "line", ch.RUN),
+    ch.LegendEntry("lost work", "dash", ch.LOST),
 )
 _COLORS = {key.name: key.color for key in _KEYS}
 
 
-def loss_charts(analysis: RunAnalysis) -> tuple[ch.Chart, ...]:
+def build_loss_charts(analysis: RunAnalysis) -> tuple[ch.Chart, ...]:
     """Return the chart of the whole training, and a close-up of the first divergence.
 
     Returns no chart if no step has a loss: jobs of trees and of Keras show only metrics.
     """
-    apart = divergence(analysis)
-    ranks = _ranks(analysis, apart)
-    line = step_series(analysis, ranks)
+    divergent_pair = find_divergence(analysis)
+    ranks = _select_ranks(analysis, divergent_pair)
+    line = build_step_series(analysis, ranks)
     if all(point.loss is None for point in line.points):
         return ()
-    charts = [_whole(analysis, line, ranks, apart)]
-    if apart is not None and apart.step is not None:
-        charts.append(_close_up(line, apart, line.at(apart.epoch, apart.step)))
+    charts = [_draw_training(analysis, line, ranks, divergent_pair)]
+    if divergent_pair is not None and divergent_pair.step is not None:
+        charts.append(
+            _draw_close_up(
+                line, divergent_pair, line.find_position(divergent_pair.epoch, divergent_pair.step)
+            )
+        )
     return tuple(charts)
 
 
-def _ranks(analysis: RunAnalysis, apart: NumberPair | None) -> list[int]:
+def _select_ranks(analysis: RunAnalysis, divergent_pair: NumberPair | None) -> list[int]:
     """Return the ranks to draw: those that diverged, those with a fault, then the lowest."""
-    first = [] if apart is None else [apart.rank]
-    struck = [injection.rank for injection in analysis.injections if injection.rank is not None]
-    known = sorted({step.rank for attempt in analysis.run.attempts for step in attempt.steps})
-    wanted = [rank for rank in (*first, *struck, *known) if rank in known]
-    return list(dict.fromkeys(wanted))[:RANKS_SHOWN]
+    divergent_ranks = [] if divergent_pair is None else [divergent_pair.rank]
+    fault_ranks = [
+        injection.rank for injection in analysis.injections if injection.rank is not None
+    ]
+    all_ranks = sorted({step.rank for attempt in analysis.run.attempts for step in attempt.steps})
+    ordered_ranks = [
+        rank for rank in (*divergent_ranks, *fault_ranks, *all_ranks) if rank in all_ranks
+    ]
+    return list(dict.fromkeys(ordered_ranks))[:RANKS_SHOWN]
 
 
-def _whole(
-    analysis: RunAnalysis, line: StepSeries, ranks: list[int], apart: NumberPair | None
+def _draw_training(
+    analysis: RunAnalysis, line: StepSeries, ranks: list[int], divergent_pair: NumberPair | None
 ) -> ch.Chart:
-    marked = {line.at_trigger(op.at) for op in analysis.plan.ops}
-    if apart is not None and apart.step is not None:
-        first = line.at(apart.epoch, apart.step)
-        marked |= {first - 1, first}
+    marked_positions = {line.find_trigger_position(op.at) for op in analysis.plan.ops}
+    if divergent_pair is not None and divergent_pair.step is not None:
+        first_position = line.find_position(divergent_pair.epoch, divergent_pair.step)
+        marked_positions |= {first_position - 1, first_position}
     layers = [
-        lost_bands(analysis, line),
-        *_lines(_x_of_epochs(line), of_chosen_rank=True),
-        fault_marks(analysis, line),
-        divergence_rule(line, apart, below_faults=True),
+        draw_lost_bands(analysis, line),
+        *_draw_lines(_build_epoch_axis(line), has_rank_choice=True),
+        draw_fault_marks(analysis, line),
+        draw_divergence_rule(line, divergent_pair, is_below_faults=True),
     ]
     chart = alt.layer(*[layer for layer in layers if layer is not None]).properties(height=300)
     zoom = alt.selection_interval(
@@ -232,61 +258,74 @@ def _whole(
         zoom="wheel![event.shiftKey]",
         translate="[pointerdown[event.shiftKey], window:pointerup] > window:pointermove!",
     )
-    return ch.drawn(
+    return ch.draw_chart(
         "loss",
-        ch.Drawing(
-            chart.add_params(_choice_of(ranks), zoom),
-            {"steps": _rows(_thin(line, marked))},
-            hover=_hover(of_chosen_rank=True),
+        ch.ChartMarks(
+            chart.add_params(_build_rank_choice(ranks), zoom),
+            {"steps": _build_rows(_thin_points(line, marked_positions))},
+            hover=_draw_hover_points(has_rank_choice=True),
         ),
         title="Loss",
         label=(
             f"Line chart of the training loss of rank {ranks[0]} over {line.steps} steps: "
-            f"baseline and this run. {_in_words(analysis, apart)}"
+            f"baseline and this run. {_describe_chart(analysis, divergent_pair)}"
         ),
         caption=(
             "The pale wide line is the baseline, the thin one this run; where they agree, one "
             "lies on the other. Dashed: finished steps that a restart threw away. Shift and wheel "
             "zoom, shift and drag move, a double click resets."
         ),
-        keys=_keys(line.points),
+        keys=_select_keys(line.points),
     )
 
 
-def _close_up(line: StepSeries, apart: NumberPair, first: int) -> ch.Chart:
-    low, high = max(0, first - STEPS_AROUND), min(line.steps, first + STEPS_AROUND) + 1
-    near = [s for s in line.points if low < s.position < high and s.rank == apart.rank]
+def _draw_close_up(line: StepSeries, divergent_pair: NumberPair, first_position: int) -> ch.Chart:
+    low, high = (
+        max(0, first_position - STEPS_AROUND),
+        min(line.steps, first_position + STEPS_AROUND) + 1,
+    )
+    nearby_points = [
+        point
+        for point in line.points
+        if low < point.position < high and point.rank == divergent_pair.rank
+    ]
     x = alt.X(
         "position:Q",
         title="steps since the start of training",
         scale=alt.Scale(domain=[low, high], nice=False),
         axis=alt.Axis(grid=False, tickMinStep=1, format="d"),
     )
-    rule = divergence_rule(line, apart, below_faults=False)
-    chart = alt.layer(*_lines(x, with_points=True), rule)
-    found = (
-        f"Rank {apart.rank}, epoch {apart.epoch}, step {apart.step}: "
-        f"{apart.what} {difference(apart)}."
+    rule = draw_divergence_rule(line, divergent_pair, is_below_faults=False)
+    chart = alt.layer(*_draw_lines(x, with_points=True), rule)
+    finding = (
+        f"Rank {divergent_pair.rank}, epoch {divergent_pair.epoch}, step {divergent_pair.step}: "
+        f"{divergent_pair.value_name} {describe_difference(divergent_pair)}."
     )
-    return ch.drawn(
+    return ch.draw_chart(
         "divergence",
-        ch.Drawing(chart.properties(height=230), {"steps": _rows(near)}, hover=_hover()),
+        ch.ChartMarks(
+            chart.properties(height=230),
+            {"steps": _build_rows(nearby_points)},
+            hover=_draw_hover_points(),
+        ),
         title="Where it leaves the baseline",
-        label=f"Line chart of the loss around the first divergent step. {found}",
-        caption=f"{found} First this run's, then the baseline's.",
-        keys=_keys(near),
+        label=f"Line chart of the loss around the first divergent step. {finding}",
+        caption=f"{finding} First this run's, then the baseline's.",
+        keys=_select_keys(nearby_points),
     )
 
 
-def _keys(points: Iterable[StepPoint]) -> list[ch.Key]:
-    seen = {point.series for point in points}
-    return [key for key in _KEYS if key.name in seen]
+def _select_keys(points: Iterable[StepPoint]) -> list[ch.LegendEntry]:
+    shown_series = {point.series for point in points}
+    return [key for key in _KEYS if key.name in shown_series]
 
 
-def _x_of_epochs(line: StepSeries) -> alt.X:
-    every = max(1, -(-len(line.before) // EPOCHS_NAMED))
-    starts = {place: epoch for epoch, place in line.before.items() if epoch % every == 0}
-    names = ",".join(f"{place}:'epoch {epoch}'" for place, epoch in starts.items())
+def _build_epoch_axis(line: StepSeries) -> alt.X:
+    interval = max(1, -(-len(line.steps_before) // EPOCHS_NAMED))
+    starts = {
+        position: epoch for epoch, position in line.steps_before.items() if epoch % interval == 0
+    }
+    names = ",".join(f"{position}:'epoch {epoch}'" for position, epoch in starts.items())
     return alt.X(
         "position:Q",
         title=None,
@@ -301,10 +340,12 @@ def _x_of_epochs(line: StepSeries) -> alt.X:
     )
 
 
-def _lines(x: alt.X, *, with_points: bool = False, of_chosen_rank: bool = False) -> list[alt.Chart]:
-    color = ch.colored("series", _COLORS)
+def _draw_lines(
+    x: alt.X, *, with_points: bool = False, has_rank_choice: bool = False
+) -> list[alt.Chart]:
+    color = ch.encode_color("series", _COLORS)
     y = alt.Y("loss:Q", title="loss", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
-    chart = _steps(of_chosen_rank=of_chosen_rank)
+    chart = _build_step_chart(has_rank_choice=has_rank_choice)
     base = chart.encode(x=x, y=y, color=color, detail="strand:N", order="position:Q")
     return [
         base.transform_filter(f"datum.series === '{series}'").mark_line(
@@ -317,21 +358,21 @@ def _lines(x: alt.X, *, with_points: bool = False, of_chosen_rank: bool = False)
     ]
 
 
-def _hover(*, of_chosen_rank: bool = False) -> alt.Chart:
+def _draw_hover_points(*, has_rank_choice: bool = False) -> alt.Chart:
     """Lay invisible points over the lines, so that a finger or a mouse finds each step."""
-    chart = _steps(of_chosen_rank=of_chosen_rank)
-    words = [alt.Tooltip(f"{name}:N") for name in ("series", "rank", "attempt", "epoch", "step")]
+    chart = _build_step_chart(has_rank_choice=has_rank_choice)
+    tooltips = [alt.Tooltip(f"{name}:N") for name in ("series", "rank", "attempt", "epoch", "step")]
     return chart.mark_point(size=90, opacity=0, filled=True, aria=False).encode(
-        x="position:Q", y="loss:Q", tooltip=[*words, alt.Tooltip("loss:Q", format=".9g")]
+        x="position:Q", y="loss:Q", tooltip=[*tooltips, alt.Tooltip("loss:Q", format=".9g")]
     )
 
 
-def _steps(*, of_chosen_rank: bool) -> alt.Chart:
-    chart = ch.named("steps")
-    return chart.transform_filter(f"datum.rank === {RANK_SHOWN}") if of_chosen_rank else chart
+def _build_step_chart(*, has_rank_choice: bool) -> alt.Chart:
+    chart = ch.build_named_chart("steps")
+    return chart.transform_filter(f"datum.rank === {RANK_SHOWN}") if has_rank_choice else chart
 
 
-def _choice_of(ranks: list[int]) -> alt.Parameter:
+def _build_rank_choice(ranks: list[int]) -> alt.Parameter:
     if len(ranks) == 1:
         return alt.param(name=RANK_SHOWN, value=ranks[0])
     options = sorted(ranks)
@@ -343,22 +384,22 @@ def _choice_of(ranks: list[int]) -> alt.Parameter:
     )
 
 
-def _thin(line: StepSeries, marked: set[int]) -> list[StepPoint]:
-    strands = line.strands()
+def _thin_points(line: StepSeries, marked_positions: set[int]) -> list[StepPoint]:
+    strands = line.list_strands()
     limit = min(POINTS_PER_LINE, POINTS_IN_ALL // max(1, len(strands)))
     return [
         point
         for strand in strands
-        for point in thinned(
+        for point in thin_rows(
             strand,
             limit,
-            value=lambda s: math.nan if s.loss is None else s.loss,
-            keep=lambda s: s.position in marked,
+            value=lambda spot: math.nan if spot.loss is None else spot.loss,
+            is_kept=lambda spot: spot.position in marked_positions,
         )
     ]
 
 
-def _rows(points: Iterable[StepPoint]) -> ch.Rows:
+def _build_rows(points: Iterable[StepPoint]) -> ch.Rows:
     return [
         {
             **asdict(point),
@@ -369,21 +410,23 @@ def _rows(points: Iterable[StepPoint]) -> ch.Rows:
     ]
 
 
-def _in_words(analysis: RunAnalysis, apart: NumberPair | None) -> str:
-    faults = [str(injection.op) for injection in analysis.injections if injection.invoked]
+def _describe_chart(analysis: RunAnalysis, divergent_pair: NumberPair | None) -> str:
+    faults = [str(injection.op) for injection in analysis.injections if injection.invocations]
     words = f"Faults: {'; '.join(faults) or 'none'}."
     if analysis.reference is None:
         return f"{words} There is no baseline to compare with."
-    if apart is None:
+    if divergent_pair is None:
         return f"{words} No divergence from the baseline was found."
-    place = f"epoch {apart.epoch}" + ("" if apart.step is None else f", step {apart.step}")
-    return f"{words} They part at {place}, on rank {apart.rank}."
+    training_place = f"epoch {divergent_pair.epoch}" + (
+        "" if divergent_pair.step is None else f", step {divergent_pair.step}"
+    )
+    return f"{words} They part at {training_place}, on rank {divergent_pair.rank}."
 
 
-def thinned(
-    rows: Sequence[T], limit: int, *, value: Callable[[T], float], keep: Callable[[T], bool]
+def thin_rows(
+    rows: Sequence[T], limit: int, *, value: Callable[[T], float], is_kept: Callable[[T], bool]
 ) -> list[T]:
-    """Return at most about `limit` rows in order, with every row for which `keep` is true.
+    """Return at most about `limit` rows in order, with every row for which `is_kept` is true.
 
     The lowest and the highest row of each stretch stay, so that no spike is lost, and so
     does the first row without a number. The first and the last row stay, too.
@@ -391,14 +434,20 @@ def thinned(
     if len(rows) <= limit:
         return list(rows)
     stretch = math.ceil(len(rows) / max(1, limit // 2))
-    chosen = {0, len(rows) - 1}
-    chosen |= {place for place, row in enumerate(rows) if keep(row)}
+    kept_positions = {0, len(rows) - 1}
+    kept_positions |= {position for position, row in enumerate(rows) if is_kept(row)}
     for start in range(0, len(rows), stretch):
-        places = range(start, min(start + stretch, len(rows)))
-        numbers = [place for place in places if math.isfinite(value(rows[place]))]
-        if len(numbers) < len(places):
-            chosen.add(next(p for p in places if not math.isfinite(value(rows[p]))))
+        positions = range(start, min(start + stretch, len(rows)))
+        numbers = [position for position in positions if math.isfinite(value(rows[position]))]
+        if len(numbers) < len(positions):
+            kept_positions.add(
+                next(
+                    candidate
+                    for candidate in positions
+                    if not math.isfinite(value(rows[candidate]))
+                )
+            )
         if numbers:
-            chosen.add(min(numbers, key=lambda place: value(rows[place])))
-            chosen.add(max(numbers, key=lambda place: value(rows[place])))
-    return [rows[place] for place in sorted(chosen)]
+            kept_positions.add(min(numbers, key=lambda position: value(rows[position])))
+            kept_positions.add(max(numbers, key=lambda position: value(rows[position])))
+    return [rows[position] for position in sorted(kept_positions)]

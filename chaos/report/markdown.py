@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from chaos.check.goodput import ledger, ledger_of
-from chaos.check.headline import as_sentence
+from chaos.check.goodput import build_ledger, get_ledger
+from chaos.check.headline import format_sentence
 from chaos.report import page
 from chaos.report.outcome import (
     FIGURES,
@@ -12,146 +12,171 @@ from chaos.report.outcome import (
     FinishedRun,
     ScenarioRuns,
     SuiteRow,
-    by_scenario,
-    tone,
-    tone_of,
+    find_row_tone,
+    find_tone,
+    group_scenarios,
 )
-from chaos.report.screen import on_one_line
-from chaos.report.sections import Brevity, Line, Section, in_words, replay, sections, suite_in_words
-from chaos.words import and_more, begun
+from chaos.report.screen import join_lines
+from chaos.report.sections import (
+    ListLimits,
+    ReportLine,
+    ReportSection,
+    build_replay_command,
+    build_sections,
+    describe_suite,
+    describe_verdict,
+)
+from chaos.wording import capitalize_first, describe_omitted
 
 LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
-BREVITY = Brevity(anomalies=10, events=10, parts=20)
+BREVITY = ListLimits(anomalies=10, events=10, parts=20)
 REASONS_SHOWN = 50
 SIGNS = {"good": "✅", "bad": "❌", "open": "❔", "calm": "☑️"}
 SKIPPED = "⏭️"
 _ACTIVE = re.compile(r"([\\`*_\[\]<>|~])|^(:)(?=:)")  # the last one: a command to GitHub
 
 
-def run_in_markdown(run: FinishedRun) -> str:
+def render_run_markdown(run: FinishedRun) -> str:
     """Return one run: verdict, proof of the fault's effect, findings, time by phase."""
-    verdict, facts = run.verdict, page.facts(run)
+    verdict, facts = run.verdict, page.build_facts(run)
     lines = [
-        f"# {SIGNS[tone(verdict)]} {in_words(verdict)}: {plain(run.plan.scenario)}",
+        (
+            f"# {SIGNS[find_tone(verdict)]} {describe_verdict(verdict)}: "
+            f"{escape_markdown(run.plan.scenario)}"
+        ),
         "",
-        plain(verdict.headline),
+        escape_markdown(verdict.headline),
     ]
     if not verdict.as_expected:
-        lines += ["", plain(as_sentence(verdict.expectation))]
+        lines += ["", escape_markdown(format_sentence(verdict.expectation))]
     lines += [
         "",
-        *table([*facts], [[plain(value) for value in facts.values()]]),
+        *build_table_lines([*facts], [[escape_markdown(value) for value in facts.values()]]),
         "",
     ]
-    lines += _ops(run)
-    for section in sections(verdict, BREVITY):
-        lines += _section(section)
-    lines += _goodput(run)
-    lines += ["## Again", "", code(replay(run.directory)), ""]
-    return fitted("\n".join(lines))
+    lines += _render_ops(run)
+    for section in build_sections(verdict, BREVITY):
+        lines += _render_section(section)
+    lines += _render_goodput(run)
+    lines += ["## Again", "", format_code(build_replay_command(run.directory)), ""]
+    return fit_text("\n".join(lines))
 
 
-def suite_in_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
+def render_suite_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
     """Return a suite: a line per scenario, and the reason for each unexpected verdict.
 
     A scenario with repeats has the gravest verdict, the number that passed, and medians.
     """
-    groups = by_scenario(rows)
-    passed = ("passed",) if any(runs.are_repeats for runs in groups) else ()
-    head = ("scenario", "verdict", *passed, *FIGURES)
-    cells = [_cells(runs, head[2:]) for runs in groups]
-    lines = [f"# {title}: {suite_in_words(groups)}", ""]
-    lines += [*table(head, cells, numbers_from=2), ""]
-    amiss = [row for row in rows if row.standing != "expected"]
-    for row in amiss[:REASONS_SHOWN]:
+    groups = group_scenarios(rows)
+    passed_column = ("passed",) if any(runs.has_repeats for runs in groups) else ()
+    headings = ("scenario", "verdict", *passed_column, *FIGURES)
+    cells = [_build_cells(runs, headings[2:]) for runs in groups]
+    lines = [f"# {title}: {describe_suite(groups)}", ""]
+    lines += [*build_table_lines(headings, cells, numbers_start=2), ""]
+    unexpected_rows = [row for row in rows if row.standing != "expected"]
+    for row in unexpected_rows[:REASONS_SHOWN]:
         number = "" if row.repeat is None else f", run {row.repeat}"
-        lines += [f"### {_sign(row)} {plain(row.scenario)}{number}", ""]
-        lines += [plain(row.headline), ""]
+        lines += [f"### {_select_sign(row)} {escape_markdown(row.scenario)}{number}", ""]
+        lines += [escape_markdown(row.headline), ""]
         if row.directory:
-            lines += [code(replay(row.directory)), ""]
-    if len(amiss) > REASONS_SHOWN:
-        lines += [and_more(len(amiss) - REASONS_SHOWN), ""]
-    return fitted("\n".join(lines))
+            lines += [format_code(build_replay_command(row.directory)), ""]
+    if len(unexpected_rows) > REASONS_SHOWN:
+        lines += [describe_omitted(len(unexpected_rows) - REASONS_SHOWN), ""]
+    return fit_text("\n".join(lines))
 
 
-def _cells(runs: ScenarioRuns, names: Sequence[str]) -> tuple[str, ...]:
-    worst, figures = runs.worst, runs.figures
+def _build_cells(runs: ScenarioRuns, names: Sequence[str]) -> tuple[str, ...]:
+    worst_row, figures = runs.worst_row, runs.figures
     return (
-        f"{_sign(worst)} {plain(worst.scenario)}",
-        plain(in_words(worst.verdict) if worst.verdict else STANDINGS[worst.standing].word),
+        f"{_select_sign(worst_row)} {escape_markdown(worst_row.scenario)}",
+        escape_markdown(
+            describe_verdict(worst_row.verdict)
+            if worst_row.verdict
+            else STANDINGS[worst_row.standing].word
+        ),
         *(figures[name] for name in names),
     )
 
 
-def table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers_from: int | None = None
+def build_table_lines(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, numbers_start: int | None = None
 ) -> list[str]:
-    """Return the lines of a table; the columns from `numbers_from` on are aligned right."""
-    since = len(head) if numbers_from is None else numbers_from
-    rule = ["---" if place < since else "---:" for place in range(len(head))]
-    return ["| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)]
+    """Return the lines of a table; the columns from `numbers_start` on are aligned right."""
+    first_number_column = len(headings) if numbers_start is None else numbers_start
+    rule = ["---" if column < first_number_column else "---:" for column in range(len(headings))]
+    return ["| " + " | ".join(cells) + " |" for cells in (headings, rule, *rows)]
 
 
-def plain(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Return a text that Markdown shows as it is, on one line."""
-    return _ACTIVE.sub(r"\\\1\2", on_one_line(text))
+    return _ACTIVE.sub(r"\\\1\2", join_lines(text))
 
 
-def code(text: str) -> str:
+def format_code(text: str) -> str:
     """Return a command or a path as Markdown shows it in one line of code."""
-    words = on_one_line(text)
+    words = join_lines(text)
     ticks = "`" * (1 + max((len(run) for run in re.findall("`+", words)), default=0))
     return f"{ticks}{words}{ticks}" if ticks == "`" else f"{ticks} {words} {ticks}"
 
 
-def fitted(text: str, *, limit: int = LIMIT_BYTES) -> str:
+def fit_text(text: str, *, limit: int = LIMIT_BYTES) -> str:
     """Return a text of at most `limit` bytes, cut at a line, with a note if it was cut."""
     if len(text.encode()) <= limit:
         return text
     tail = "\n\n(cut here: the rest is in the report)\n"
-    kept = text.encode()[: limit - len(tail.encode())].decode(errors="ignore")
-    return kept.rpartition("\n")[0] + tail
+    cut_text = text.encode()[: limit - len(tail.encode())].decode(errors="ignore")
+    return cut_text.rpartition("\n")[0] + tail
 
 
-def _ops(run: FinishedRun) -> list[str]:
-    ops = page.op_rows(run)
+def _render_ops(run: FinishedRun) -> list[str]:
+    ops = page.build_op_rows(run)
     if not ops:
         return ["## What was done to the job", "", "Nothing: this plan has no fault.", ""]
     cells = [
         (
             str(op.index),
-            *(plain(text) for text in (op.place, op.fault, op.target, op.status, op.detail)),
+            *(
+                escape_markdown(text)
+                for text in (op.place, op.fault, op.target, op.status, op.detail)
+            ),
             ", ".join(str(number) for number in op.events),
         )
         for op in ops
     ]
     head = ("op", "place", "fault", "target", "status", "what was seen", "events")
-    return ["## What was done to the job", "", *table(head, cells), ""]
+    return ["## What was done to the job", "", *build_table_lines(head, cells), ""]
 
 
-def _section(section: Section) -> list[str]:
-    title = plain(begun(section.title) or "What was found")
-    return [f"## {title}", "", *map(bullet, section.lines), ""]
+def _render_section(section: ReportSection) -> list[str]:
+    title = escape_markdown(capitalize_first(section.title) or "What was found")
+    return [f"## {title}", "", *map(format_bullet, section.lines), ""]
 
 
-def bullet(line: Line) -> str:
+def format_bullet(line: ReportLine) -> str:
     """Return a line as an item of a list."""
-    label = f"**{plain(line.label)}**: " if line.label else ""
-    return f"- {label}{plain(line.text)}" + (f" ({line.events})" if line.events else "")
+    label = f"**{escape_markdown(line.label)}**: " if line.label else ""
+    return f"- {label}{escape_markdown(line.text)}" + (f" ({line.events})" if line.events else "")
 
 
-def _goodput(run: FinishedRun) -> list[str]:
-    from chaos.report.goodput import goodput_rows, sentence  # noqa: PLC0415 - it draws, as a page
+def _render_goodput(run: FinishedRun) -> list[str]:
+    from chaos.report.goodput import build_goodput_rows, describe_goodput  # noqa: PLC0415 - it draws, as a page
 
-    found = ledger_of(run.analysis)
-    if not found.wall_ns:
+    run_ledger = get_ledger(run.analysis)
+    if not run_ledger.wall_ns:
         return []
-    clean = ledger(run.analysis.reference) if run.analysis.reference else None
-    rows = goodput_rows(found, clean, (), run.analysis.terms)
+    baseline_ledger = build_ledger(run.analysis.reference) if run.analysis.reference else None
+    rows = build_goodput_rows(run_ledger, baseline_ledger, (), run.analysis.terms)
     cells = [(row.phase, row.seconds, row.share, row.baseline or "-", row.meaning) for row in rows]
     head = ("phase", "this run", "share", "baseline", "what it is")
-    return ["## Goodput", "", sentence(found, clean), "", *table(head, cells), ""]
+    return [
+        "## Goodput",
+        "",
+        describe_goodput(run_ledger, baseline_ledger),
+        "",
+        *build_table_lines(head, cells),
+        "",
+    ]
 
 
-def _sign(row: SuiteRow) -> str:
-    return SKIPPED if row.standing == "skipped" else SIGNS[tone_of(row)]
+def _select_sign(row: SuiteRow) -> str:
+    return SKIPPED if row.standing == "skipped" else SIGNS[find_row_tone(row)]

@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.goodput import ledger_of
-from chaos.check.restarts import lost_steps
+from chaos.check.goodput import get_ledger
+from chaos.check.restarts import count_lost_steps
 from chaos.errors import ChaosError, UnmetNeedError
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.scenario import VerdictStatus
-from chaos.model.summary import FAILING, GRAVEST_FIRST, RunSummary, goodput
+from chaos.model.summary import FAILING, GRAVEST_FIRST, RunSummary, compute_goodput
 from chaos.model.verdict import Standing, Verdict
 
 Figure = TypeVar("Figure", int, float)
@@ -33,19 +33,24 @@ class FinishedRun:
     directory: str
     duration_s: float
     #: the tables that it was judged by, if it was judged in this process
-    judged: RunAnalysis | None = field(default=None, repr=False, compare=False)
+    judged_analysis: RunAnalysis | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def analysis(self) -> RunAnalysis:
         """The tables for checks and pages, built only once."""
-        known, mine = self.judged, (self.plan, self.history, self.baseline)
+        judged_tables, inputs = self.judged_analysis, (self.plan, self.history, self.baseline)
         # The same objects: to compare two histories for equality is to read them both. A run whose
         # plan was replaced since has tables of its own.
-        if known is not None and all(
-            a is b for a, b in zip((known.plan, known.history, known.baseline), mine, strict=True)
+        if judged_tables is not None and all(
+            a is b
+            for a, b in zip(
+                (judged_tables.plan, judged_tables.history, judged_tables.baseline),
+                inputs,
+                strict=True,
+            )
         ):
-            return known
-        return RunAnalysis(*mine)
+            return judged_tables
+        return RunAnalysis(*inputs)
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ class SuiteRow:
         """Whether the verdict is as expected; an inconclusive one never is."""
         if self.verdict is None:
             return "not_run" if self.skipped is None else "skipped"
-        return standing(self.verdict)
+        return find_standing(self.verdict)
 
     @property
     def status(self) -> VerdictStatus | None:
@@ -85,7 +90,7 @@ class SuiteRow:
     @property
     def goodput(self) -> float | None:
         """The productive share of the wall time, None if it was not recorded."""
-        return goodput(self.phases_s)
+        return compute_goodput(self.phases_s)
 
     @property
     def headline(self) -> str:
@@ -112,45 +117,51 @@ class ScenarioRuns:
     rows: tuple[SuiteRow, ...]
 
     @property
-    def worst(self) -> SuiteRow:
+    def worst_row(self) -> SuiteRow:
         """The run whose verdict is the scenario's; the first of them."""
         return min(self.rows, key=lambda row: GRAVEST_FIRST.index(row.standing))
 
     @property
     def gravity(self) -> int:
         """The place of its verdict in an order with the gravest first."""
-        return GRAVEST_FIRST.index(self.worst.standing)
+        return GRAVEST_FIRST.index(self.worst_row.standing)
 
     @property
-    def passed(self) -> int:
+    def passed_count(self) -> int:
         """The number of runs that are as the scenario expects."""
         return sum(row.standing == "expected" for row in self.rows)
 
     @property
-    def are_repeats(self) -> bool:
+    def has_repeats(self) -> bool:
         """Whether the scenario was to run several times."""
         return self.rows[0].repeat is not None
 
     @property
     def is_flaky(self) -> bool:
         """Whether some runs are as the scenario expects, and others are not."""
-        return 0 < self.passed < len(self.rows)
+        return 0 < self.passed_count < len(self.rows)
 
     @property
     def tally(self) -> str:
         """The number of runs that passed, of all runs; a dash if the scenario ran once."""
-        return f"{self.passed} of {len(self.rows)}" if self.are_repeats else "-"
+        return f"{self.passed_count} of {len(self.rows)}" if self.has_repeats else "-"
 
     @property
     def figures(self) -> dict[str, str]:
         """Its figures in words: the number that passed, and the median of each other one."""
-        found = {name: (self.middle(of), form) for name, (of, form) in FIGURES.items()}
-        return {"passed": self.tally, **{name: known(*pair) for name, pair in found.items()}}
+        medians = {
+            name: (self.find_median(read_figure), form)
+            for name, (read_figure, form) in FIGURES.items()
+        }
+        return {
+            "passed": self.tally,
+            **{name: format_figure(*pair) for name, pair in medians.items()},
+        }
 
-    def middle(self, of: Callable[[SuiteRow], Figure | None]) -> Figure | None:
+    def find_median(self, read_figure: Callable[[SuiteRow], Figure | None]) -> Figure | None:
         """Return the median of a figure, which is a measured one; None if there is none."""
-        known = [value for row in self.rows if (value := of(row)) is not None]
-        return statistics.median_low(known) if known else None
+        values = [value for row in self.rows if (value := read_figure(row)) is not None]
+        return statistics.median_low(values) if values else None
 
 
 #: The figures of a run in a suite, with the form of each.
@@ -163,7 +174,7 @@ FIGURES: Mapping[str, tuple[Callable[[SuiteRow], float | None], str]] = {
 }
 
 
-class StandingLook(NamedTuple):
+class StandingStyle(NamedTuple):
     """A standing in words and signs."""
 
     word: str
@@ -176,37 +187,37 @@ class StandingLook(NamedTuple):
 
 
 #: Each standing, in the order in which a suite counts them.
-STANDINGS: Mapping[Standing, StandingLook] = {
-    "expected": StandingLook("as expected", "✓", "green", "var(--productive)", "good"),
-    "unexpected": StandingLook("not as expected", "✗", "bold red", "var(--fault)", "bad"),
-    "undecided": StandingLook("inconclusive", "?", "yellow", "var(--schedule)", "open"),
-    "not_run": StandingLook("could not run", "!", "magenta", "var(--other)", "bad"),
-    "skipped": StandingLook("skipped", "-", "blue", "var(--baseline)", "open"),
+STANDINGS: Mapping[Standing, StandingStyle] = {
+    "expected": StandingStyle("as expected", "✓", "green", "var(--productive)", "good"),
+    "unexpected": StandingStyle("not as expected", "✗", "bold red", "var(--fault)", "bad"),
+    "undecided": StandingStyle("inconclusive", "?", "yellow", "var(--schedule)", "open"),
+    "not_run": StandingStyle("could not run", "!", "magenta", "var(--other)", "bad"),
+    "skipped": StandingStyle("skipped", "-", "blue", "var(--baseline)", "open"),
 }
 
 
-def by_scenario(rows: Sequence[SuiteRow]) -> tuple[ScenarioRuns, ...]:
+def group_scenarios(rows: Sequence[SuiteRow]) -> tuple[ScenarioRuns, ...]:
     """Group the rows of a suite: repeats of a scenario together, any other row alone."""
-    found: dict[object, list[SuiteRow]] = {}
-    for place, row in enumerate(rows):
-        key = place if row.repeat is None else (row.file, row.scenario)
-        found.setdefault(key, []).append(row)
-    return tuple(ScenarioRuns(tuple(group)) for group in found.values())
+    groups: dict[object, list[SuiteRow]] = {}
+    for index, row in enumerate(rows):
+        key = index if row.repeat is None else (row.file, row.scenario)
+        groups.setdefault(key, []).append(row)
+    return tuple(ScenarioRuns(tuple(group)) for group in groups.values())
 
 
-def standing(verdict: Verdict) -> Standing:
+def find_standing(verdict: Verdict) -> Standing:
     """Return whether a verdict is as the scenario expects, is not, or is inconclusive."""
     if verdict.as_expected:
         return "expected"
     return "undecided" if verdict.status == "inconclusive" else "unexpected"
 
 
-def tone_of(row: SuiteRow) -> Tone:
+def find_row_tone(row: SuiteRow) -> Tone:
     """Return the look of a row of a suite."""
-    return STANDINGS[row.standing].tone if row.verdict is None else tone(row.verdict)
+    return STANDINGS[row.standing].tone if row.verdict is None else find_tone(row.verdict)
 
 
-def tone_of_all(runs: Collection[SuiteRow | RunSummary]) -> Tone:
+def find_suite_tone(runs: Collection[SuiteRow | RunSummary]) -> Tone:
     """Return the look of a suite."""
     standings = {run.standing for run in runs}
     if standings & {*FAILING}:
@@ -216,7 +227,7 @@ def tone_of_all(runs: Collection[SuiteRow | RunSummary]) -> Tone:
     return "open" if is_open else "good"
 
 
-def tone(verdict: Verdict) -> Tone:
+def find_tone(verdict: Verdict) -> Tone:
     """Return the look of a verdict; an inconclusive one never looks like success."""
     if verdict.status == "inconclusive":
         return "open"
@@ -225,14 +236,14 @@ def tone(verdict: Verdict) -> Tone:
     return "good" if verdict.status == "pass" else "calm"
 
 
-def known(value: float | None, form: str) -> str:
+def format_figure(value: float | None, form: str) -> str:
     """Return a figure in this form; a dash if it is not known."""
     return "-" if value is None else form.format(value)
 
 
-def row_of(run: FinishedRun) -> SuiteRow:
+def build_suite_row(run: FinishedRun) -> SuiteRow:
     """Return the row of a finished run."""
-    waits = [restart.phases.total_s for restart in run.analysis.restarts]
+    recovery_times = [restart.phases.total_s for restart in run.analysis.restarts]
     return SuiteRow(
         scenario=run.plan.scenario,
         file=run.plan.file,
@@ -241,33 +252,40 @@ def row_of(run: FinishedRun) -> SuiteRow:
         error=None,
         duration_s=run.duration_s,
         attempts=len(run.analysis.run.attempts),
-        lost_steps=lost_steps(run.analysis.restarts) if run.analysis.sees_steps else None,
-        recovery_s=max((wait for wait in waits if wait is not None), default=None),
+        lost_steps=count_lost_steps(run.analysis.restarts)
+        if run.analysis.has_visible_steps
+        else None,
+        recovery_s=max(
+            (recovery_time for recovery_time in recovery_times if recovery_time is not None),
+            default=None,
+        ),
         seed=run.plan.seed,
         backend=run.plan.backend,
-        versions=versions(run.env),
-        phases_s={str(phase): s for phase, s in ledger_of(run.analysis).seconds().items()},
+        versions=find_versions(run.env),
+        phases_s={str(phase): s for phase, s in get_ledger(run.analysis).sum_seconds().items()},
     )
 
 
-def not_run(scenario: str, file: str, error: str, *, duration_s: float = 0.0) -> SuiteRow:
+def build_unrun_row(scenario: str, file: str, error: str, *, duration_s: float = 0.0) -> SuiteRow:
     """Return the row of a scenario that has a mistake of its own."""
     return SuiteRow(scenario, file, None, None, error, duration_s)
 
 
-def skipped(scenario: str, file: str, why: str, *, duration_s: float = 0.0) -> SuiteRow:
+def build_skipped_row(
+    scenario: str, file: str, reason: str, *, duration_s: float = 0.0
+) -> SuiteRow:
     """Return the row of a scenario whose job needs something that is not here."""
-    return SuiteRow(scenario, file, None, None, None, duration_s, skipped=why)
+    return SuiteRow(scenario, file, None, None, None, duration_s, skipped=reason)
 
 
-def without_verdict(plan: Plan, error: ChaosError, *, duration_s: float) -> SuiteRow:
+def build_error_row(plan: Plan, error: ChaosError, *, duration_s: float) -> SuiteRow:
     """Return the row of a scenario without a verdict because of an error."""
-    make = skipped if isinstance(error, UnmetNeedError) else not_run
-    return make(plan.scenario, plan.file, str(error), duration_s=duration_s)
+    build = build_skipped_row if isinstance(error, UnmetNeedError) else build_unrun_row
+    return build(plan.scenario, plan.file, str(error), duration_s=duration_s)
 
 
-def versions(env: Mapping[str, Any]) -> dict[str, str]:
+def find_versions(env: Mapping[str, Any]) -> dict[str, str]:
     """Return the versions in a run's environment that are plain values."""
-    named = env.get("versions", env)
-    plain = named.items() if isinstance(named, Mapping) else ()
-    return {str(key): str(value) for key, value in plain if isinstance(value, str | int | float)}
+    values = env.get("versions", env)
+    pairs = values.items() if isinstance(values, Mapping) else ()
+    return {str(key): str(value) for key, value in pairs if isinstance(value, str | int | float)}

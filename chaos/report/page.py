@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.goodput import Ledger, Phase, ledger_of
-from chaos.check.headline import source_of
+from chaos.check.goodput import Phase, TimeLedger, get_ledger
+from chaos.check.headline import describe_first_resume_source
 from chaos.check.injections import Injection
 from chaos.check.restarts import Restart
-from chaos.check.save_operations import save_with
+from chaos.check.save_operations import describe_save
 from chaos.model.event import FitCalled, WatchCost, WorkersPrestarted, WorkerStarted
 from chaos.model.history import History
-from chaos.model.masked import masked
-from chaos.model.trigger import IN_A_SAVE, AtMoment
-from chaos.model.verdict import CheckResult, Restarts, Verdict
+from chaos.model.masking import mask_value
+from chaos.model.trigger import SAVE_MOMENTS, AtMoment
+from chaos.model.verdict import CheckResult, RestartCounts, Verdict
 from chaos.report.live import is_notable
-from chaos.report.outcome import FinishedRun, known, row_of
-from chaos.words import plural
+from chaos.report.outcome import FinishedRun, build_suite_row, format_figure
+from chaos.wording import plural
 
-AROUND = 2
+NEIGHBOUR_EVENTS = 2
 EVENTS_PER_ANOMALY = 40
 NOTABLE_EVENTS = 300
 
@@ -39,58 +39,62 @@ class EventLine:
 
 
 @dataclass(frozen=True)
-class Gap:
+class OmittedEvents:
     """A number of events that are left out here."""
 
     events: int
 
 
-def lines_of(history: History, numbers: tuple[int, ...]) -> tuple[EventLine, ...]:
+def build_event_lines(history: History, numbers: tuple[int, ...]) -> tuple[EventLine, ...]:
     """Return these events in words; a number that the history lacks is left out."""
     return tuple(
-        _line(history, number)
+        _build_event_line(history, number)
         for number in numbers[:EVENTS_PER_ANOMALY]
         if 0 <= number < len(history)
     )
 
 
-def excerpt(
-    history: History, verdict: Verdict, also: Iterable[int] = ()
-) -> tuple[EventLine | Gap, ...]:
-    """Return the notable events, those that show an anomaly with their neighbours, and `also`."""
-    shown = {
+def select_excerpt(
+    history: History, verdict: Verdict, extra_numbers: Iterable[int] = ()
+) -> tuple[EventLine | OmittedEvents, ...]:
+    """Return the notable events, those of anomalies with neighbours, and `extra_numbers`."""
+    evidence_numbers = {
         number
         for result in verdict.results
         for anomaly in result.anomalies
         for number in anomaly.events[:EVENTS_PER_ANOMALY]
     }
-    chosen = {near for n in shown for near in range(n - AROUND, n + AROUND + 1)}
-    notable = [number for number, entry in enumerate(history) if is_notable(entry)]
-    chosen |= set(notable[:NOTABLE_EVENTS]) | {0, len(history) - 1, *also}
-    rows: list[EventLine | Gap] = []
-    before = -1
-    for number in sorted(n for n in chosen if 0 <= n < len(history)):
-        if number > before + 1:
-            rows.append(Gap(number - before - 1))
-        rows.append(_line(history, number, is_evidence=number in shown))
-        before = number
+    chosen_numbers = {
+        neighbour
+        for n in evidence_numbers
+        for neighbour in range(n - NEIGHBOUR_EVENTS, n + NEIGHBOUR_EVENTS + 1)
+    }
+    notable_numbers = [number for number, entry in enumerate(history) if is_notable(entry)]
+    chosen_numbers |= set(notable_numbers[:NOTABLE_EVENTS]) | {0, len(history) - 1, *extra_numbers}
+    rows: list[EventLine | OmittedEvents] = []
+    previous_number = -1
+    for number in sorted(n for n in chosen_numbers if 0 <= n < len(history)):
+        if number > previous_number + 1:
+            rows.append(OmittedEvents(number - previous_number - 1))
+        rows.append(_build_event_line(history, number, is_evidence=number in evidence_numbers))
+        previous_number = number
     return tuple(rows)
 
 
-def _line(history: History, number: int, *, is_evidence: bool = False) -> EventLine:
+def _build_event_line(history: History, number: int, *, is_evidence: bool = False) -> EventLine:
     entry = history[number]
     at_s = (entry.time_ns - history[0].time_ns) / 1e9
-    return EventLine(number, at_s, entry.source, entry.what.sentence, is_evidence)
+    return EventLine(number, at_s, entry.source, entry.event.sentence, is_evidence)
 
 
 SHORT_NS = 60 * 10**9  # most of a shorter run is start-up, and its goodput means nothing
-ENDED_IN: tuple[Phase, ...] = ("detect", "teardown")  # of the attempt before
-BEGUN_WITH: tuple[Phase, ...] = ("schedule", "start", "restore")
+PREVIOUS_ATTEMPT_PHASES: tuple[Phase, ...] = ("detect", "teardown")  # of the attempt before
+NEW_ATTEMPT_PHASES: tuple[Phase, ...] = ("schedule", "start", "restore")
 
 
 @dataclass(frozen=True)
 class OpRow:
-    """The result of one op; times are seconds since the run began."""
+    """The result of one op; `at` is in seconds since the run began, and `took` is a duration."""
 
     index: int
     place: str
@@ -108,9 +112,9 @@ class RestartRow:
     """The cost of one restart."""
 
     attempt: int
-    start: str
+    resume_source: str
     lost: str
-    seconds: tuple[str, ...]
+    phase_durations: tuple[str, ...]
     total: str
 
 
@@ -139,100 +143,113 @@ class CheckRow:
         return self.result.status != "pass" or bool(self.anomalies)
 
 
-def facts(run: FinishedRun) -> dict[str, str]:
+def build_facts(run: FinishedRun) -> dict[str, str]:
     """Return the figures at the top of the page, by name."""
-    row = row_of(run)
-    landed = sum(injection.landed for injection in run.analysis.injections)
-    spent = ledger_of(run.analysis)
-    share = spent.goodput if spent.wall_ns >= SHORT_NS else None
-    found = {
-        "faults landed": f"{landed} of {len(run.plan.ops)}",
-        "resumes": _resumes(run.verdict.restarts),
+    row = build_suite_row(run)
+    landed_count = sum(injection.has_effect for injection in run.analysis.injections)
+    time_ledger = get_ledger(run.analysis)
+    share = time_ledger.goodput if time_ledger.wall_ns >= SHORT_NS else None
+    values = {
+        "faults landed": f"{landed_count} of {len(run.plan.ops)}",
+        "resumes": _describe_resumes(run.verdict.restarts),
         "severity": run.verdict.severity,
         "attempts": str(row.attempts),
-        "steps lost": known(row.lost_steps, "{}"),
-        "slowest recovery": _seconds(row.recovery_s),
+        "steps lost": format_figure(row.lost_steps, "{}"),
+        "slowest recovery": _format_seconds(row.recovery_s),
         "goodput": None if share is None else f"{share:.0%}",
-        "run took": _seconds(run.duration_s),
+        "run took": _format_seconds(run.duration_s),
         "seed": str(run.plan.seed),
         "backend": run.plan.backend,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _resumes(restarts: Restarts) -> str:
+def _describe_resumes(restarts: RestartCounts) -> str:
     """Return in words the number of restarts that resumed, and what the others did."""
-    others = {"from scratch": restarts.from_scratch, "idle": restarts.idle}
-    words = [f"{count} {word}" for word, count in others.items() if count]
+    other_counts = {"from scratch": restarts.from_scratch, "idle": restarts.idle}
+    words = [f"{count} {word}" for word, count in other_counts.items() if count]
     return f"{restarts.resumed} ({', '.join(words)})" if words else str(restarts.resumed)
 
 
-def watch_cost(history: History) -> str | None:
+def describe_watch_cost(history: History) -> str | None:
     """Return in words the cost of watching per optimizer step, as median over ranks and epochs."""
-    costs = [e for _, e in history.of(WatchCost) if e.steps]
+    costs = [event for _, event in history.select_events(WatchCost) if event.steps]
     if not costs:
         return None
     each_us = statistics.median(cost.watch_ns / cost.steps / 1000 for cost in costs)
     return f"{each_us:.0f} µs"
 
 
-def op_rows(run: FinishedRun) -> tuple[OpRow, ...]:
+def build_op_rows(run: FinishedRun) -> tuple[OpRow, ...]:
     """Return one row per op of the plan, also of ops without effect."""
-    return tuple(_op_row(injection, run.history) for injection in run.analysis.injections)
+    return tuple(_build_op_row(injection, run.history) for injection in run.analysis.injections)
 
 
-def saves_with_faults(run: FinishedRun) -> list[tuple[str, list[tuple[str, bool]]]]:
+def find_faulted_saves(run: FinishedRun) -> list[tuple[str, list[tuple[str, bool]]]]:
     """Return each save that a fault was injected into, as the baseline made it: title, operations.
 
     Of one that has a single operation there is nothing to show.
     """
-    found = []
+    faulted_saves = []
     for injection in run.analysis.injections if run.baseline is not None else ():
-        at = injection.op.at
-        if isinstance(at, AtMoment) and at.moment in IN_A_SAVE and injection.landed:
+        trigger = injection.op.at
+        if (
+            isinstance(trigger, AtMoment)
+            and trigger.moment in SAVE_MOMENTS
+            and injection.has_effect
+        ):
             assert run.baseline is not None
-            steps = save_with(at, run.baseline)
-            if len(steps) > 1:
-                found.append((f"The save of epoch {at.epoch} on rank {at.rank}", steps))
-    return found
+            marked_operations = describe_save(trigger, run.baseline)
+            if len(marked_operations) > 1:
+                faulted_saves.append(
+                    (f"The save of epoch {trigger.epoch} on rank {trigger.rank}", marked_operations)
+                )
+    return faulted_saves
 
 
-def restart_rows(run: FinishedRun) -> tuple[RestartRow, ...]:
+def build_restart_rows(run: FinishedRun) -> tuple[RestartRow, ...]:
     """Return one row per restart."""
-    spent = ledger_of(run.analysis)
-    return tuple(_restart_row(restart, spent, run.analysis) for restart in run.analysis.restarts)
+    time_ledger = get_ledger(run.analysis)
+    return tuple(
+        _build_restart_row(restart, time_ledger, run.analysis) for restart in run.analysis.restarts
+    )
 
 
-def check_rows(history: History, verdict: Verdict) -> tuple[CheckRow, ...]:
+def build_check_rows(history: History, verdict: Verdict) -> tuple[CheckRow, ...]:
     """Return the checks, those that found something first, then the inconclusive ones."""
     order = ("fail", "inconclusive", "pass")
     results = sorted(verdict.results, key=lambda result: order.index(result.status))
-    return tuple(CheckRow(result, tuple(_anomaly_rows(history, result))) for result in results)
+    return tuple(
+        CheckRow(result, tuple(_build_anomaly_rows(history, result))) for result in results
+    )
 
 
-def _op_row(injection: Injection, history: History) -> OpRow:
-    target, at, took = "not injected", "", ""
-    if injection.invoked:
-        number, struck = injection.invoked[0]
-        target = f"rank {struck.rank} · pid {struck.pid} · node {struck.node_id[:8]}"
+def _build_op_row(injection: Injection, history: History) -> OpRow:
+    target, start_text, duration_text = "not injected", "", ""
+    if injection.invocations:
+        number, invocation = injection.invocations[0]
+        target = f"rank {invocation.rank} · pid {invocation.pid} · node {invocation.node_id[:8]}"
         began_ns = history.time_ns(number)
-        at = _seconds((began_ns - history.time_ns(0)) / 1e9)
+        start_text = _format_seconds((began_ns - history.time_ns(0)) / 1e9)
         if injection.ended_ns is not None:
-            took = _seconds((injection.ended_ns - began_ns) / 1e9)
+            duration_text = _format_seconds((injection.ended_ns - began_ns) / 1e9)
     status, detail = "did not begin", "training never came to this place"
-    if injection.ended:
-        status, detail = injection.status or injection.ended[-1][1].status, injection.detail
-    elif injection.invoked:
+    if injection.outcomes:
+        status, detail = injection.status or injection.outcomes[-1][1].status, injection.detail
+    elif injection.invocations:
         status, detail = "not ended", "nothing was recorded of what it came to"
     op = injection.op
-    told = (target, status, detail, at, took, injection.events)
-    return OpRow(op.index, str(op.at), str(op.fault), *told)
+    outcome = (target, status, detail, start_text, duration_text, injection.events)
+    return OpRow(op.index, str(op.at), str(op.fault), *outcome)
 
 
-def _start(restart: Restart, analysis: RunAnalysis) -> str:
-    """Return what an attempt continued from; a job that reports nothing has files of its own."""
+def _describe_resume_source(restart: Restart, analysis: RunAnalysis) -> str:
+    """Return what an attempt resumed from, in words.
+
+    A checkpoint, or, if the job reports none to Ray, its own save file.
+    """
     if analysis.plan.job.facts.lacks_part("reports"):
-        return source_of(analysis, restart) or "no file"
+        return describe_first_resume_source(analysis, restart) or "no file"
     checkpoints = sorted(
         {checkpoint or "no checkpoint" for checkpoint in restart.checkpoints.values()}
     )
@@ -240,30 +257,39 @@ def _start(restart: Restart, analysis: RunAnalysis) -> str:
     return (" and ".join(checkpoints) or "not seen") + epoch
 
 
-def _restart_row(restart: Restart, spent: Ledger, analysis: RunAnalysis) -> RestartRow:
-    ended = spent.seconds(attempt=restart.ended.index) if restart.ended else {}
-    begun = spent.seconds(attempt=restart.attempt.index)
-    lost = max(restart.lost_steps.values(), default=0)
+def _build_restart_row(
+    restart: Restart, time_ledger: TimeLedger, analysis: RunAnalysis
+) -> RestartRow:
+    ended_seconds = (
+        time_ledger.sum_seconds(attempt=restart.previous_attempt.index)
+        if restart.previous_attempt
+        else {}
+    )
+    begun_seconds = time_ledger.sum_seconds(attempt=restart.attempt.index)
+    lost_count = max(restart.lost_steps.values(), default=0)
     return RestartRow(
         attempt=restart.attempt.index,
-        start=_start(restart, analysis),
-        lost=plural(lost, "step") if analysis.sees_steps else "-",
-        seconds=(
-            *(_seconds(ended.get(phase)) for phase in ENDED_IN),
-            *(_seconds(begun[phase]) for phase in BEGUN_WITH),
+        resume_source=_describe_resume_source(restart, analysis),
+        lost=plural(lost_count, "step") if analysis.has_visible_steps else "-",
+        phase_durations=(
+            *(_format_seconds(ended_seconds.get(phase)) for phase in PREVIOUS_ATTEMPT_PHASES),
+            *(_format_seconds(begun_seconds[phase]) for phase in NEW_ATTEMPT_PHASES),
         ),
-        total=_seconds(restart.phases.total_s),
+        total=_format_seconds(restart.phases.total_s),
     )
 
 
-def _anomaly_rows(history: History, result: CheckResult) -> Iterator[AnomalyRow]:
-    for number, found in enumerate(result.anomalies, 1):
-        lines, more = lines_of(history, found.events), len(found.events) - EVENTS_PER_ANOMALY
-        yield AnomalyRow(f"{result.check}-{number}", found.message, lines, max(0, more))
+def _build_anomaly_rows(history: History, result: CheckResult) -> Iterator[AnomalyRow]:
+    for number, anomaly in enumerate(result.anomalies, 1):
+        lines, hidden_count = (
+            build_event_lines(history, anomaly.events),
+            len(anomaly.events) - EVENTS_PER_ANOMALY,
+        )
+        yield AnomalyRow(f"{result.check}-{number}", anomaly.message, lines, max(0, hidden_count))
 
 
-def _seconds(value: float | None) -> str:
-    return known(value, "{:.2f} s")
+def _format_seconds(value: float | None) -> str:
+    return format_figure(value, "{:.2f} s")
 
 
 @dataclass(frozen=True)
@@ -289,11 +315,11 @@ class Settings:
         return any(row.before is not None for row in self.rows)
 
 
-def settings(run: FinishedRun) -> tuple[Settings, ...]:
+def build_settings(run: FinishedRun) -> tuple[Settings, ...]:
     """Return all settings of a run, by heading; a heading without any is left out."""
     plan = run.plan
     job = plan.job.model_dump(exclude_none=True, exclude_defaults=True)
-    rest = {
+    plan_values = {
         "seed": plan.seed,
         "backend": plan.backend,
         "cluster": plan.shape.model_dump(),
@@ -303,68 +329,83 @@ def settings(run: FinishedRun) -> tuple[Settings, ...]:
         "scenario file": plan.file,
     }
     groups = (
-        Settings(f"In force {run.plan.job.facts.words.in_force}", tuple(_in_force(run))),
-        Settings("Job", tuple(_flat(job))),
-        Settings("Plan", tuple(_flat(rest))),
-        Settings("Versions and machine", tuple(_flat(run.env))),
+        Settings(
+            f"In force {run.plan.job.facts.words.settings_phrase}", tuple(_list_fit_settings(run))
+        ),
+        Settings("Job", tuple(_flatten_settings(job))),
+        Settings("Plan", tuple(_flatten_settings(plan_values))),
+        Settings("Versions and machine", tuple(_flatten_settings(run.env))),
     )
     return tuple(group for group in groups if group.rows)
 
 
-def _in_force(run: FinishedRun) -> Iterator[Setting]:
-    for _, called in run.history.of(FitCalled):
-        replaced = {row.name: row.value for row in _flat(called.replaced)}
-        in_force = {
-            "trainer": called.trainer,
-            "name": called.run_name,
-            "storage_path": called.storage_path,
-            **called.settings,
+def _list_fit_settings(run: FinishedRun) -> Iterator[Setting]:
+    for _, fit_call in run.history.select_events(FitCalled):
+        replaced_values = {row.name: row.value for row in _flatten_settings(fit_call.replaced)}
+        fit_values = {
+            "trainer": fit_call.trainer,
+            "name": fit_call.run_name,
+            "storage_path": fit_call.storage_path,
+            **fit_call.settings,
         }
-        for row in _flat(in_force):
-            yield Setting(row.name, row.value, replaced.pop(row.name, None))
-        for name, before in replaced.items():
-            yield Setting(name, "set by the scenario", before)
-        seen = {
-            "devices": devices_of(run.history),
-            "watching a step took": watch_cost(run.history),
-            "prestarted workers": prestarted(run.history),
+        for row in _flatten_settings(fit_values):
+            yield Setting(row.name, row.value, replaced_values.pop(row.name, None))
+        for name, script_value in replaced_values.items():
+            yield Setting(name, "set by the scenario", script_value)
+        observations = {
+            "devices": describe_devices(run.history),
+            "watching a step took": describe_watch_cost(run.history),
+            "prestarted workers": describe_prestart(run.history),
         }
-        yield from (Setting(name, value) for name, value in seen.items() if value)
+        yield from (Setting(name, value) for name, value in observations.items() if value)
         return  # the history has the calls of a script that calls fit() twice
 
 
-def devices_of(history: History) -> str:
+def describe_devices(history: History) -> str:
     """Return the devices of the first attempt's ranks; empty if none started."""
-    first = {e.rank: e.accelerators for _, e in history.of(WorkerStarted) if e.attempt == 0}
-    named = {rank: ", ".join(given) or "CPU" for rank, given in sorted(first.items())}
-    if len(set(named.values())) == 1:
-        return named.popitem()[1]
-    return "; ".join(f"rank {rank}: {device}" for rank, device in named.items())
+    accelerators_by_rank = {
+        event.rank: event.accelerators
+        for _, event in history.select_events(WorkerStarted)
+        if event.attempt == 0
+    }
+    device_by_rank = {
+        rank: ", ".join(accelerators) or "CPU"
+        for rank, accelerators in sorted(accelerators_by_rank.items())
+    }
+    if len(set(device_by_rank.values())) == 1:
+        return device_by_rank.popitem()[1]
+    return "; ".join(f"rank {rank}: {device}" for rank, device in device_by_rank.items())
 
 
-def prestarted(history: History) -> str:
+def describe_prestart(history: History) -> str:
     """Return in words how many workers were prestarted in time; empty if none were to be."""
-    pools = [event for _, event in history.of(WorkersPrestarted)]
-    if not pools:
+    prestart_events = [event for _, event in history.select_events(WorkersPrestarted)]
+    if not prestart_events:
         return ""
-    taken = ", ".join(f"{e.taken} in attempt {e.attempt}" for e in pools if e.taken)
-    asked = f"asked for: {sum(sum(pool.asked.values()) for pool in pools)}"
-    error = next((f"; {pool.error}" for pool in pools if pool.error is not None), "")
-    if not taken:
-        return f"none ({asked}{error})"
-    return f"{taken} ({asked}{error}): its recovery is shorter than it would be without"
+    taken_text = ", ".join(
+        f"{prestart.used_count} in attempt {prestart.attempt}"
+        for prestart in prestart_events
+        if prestart.used_count
+    )
+    request_text = (
+        f"asked for: {sum(sum(pool.requested_by_node.values()) for pool in prestart_events)}"
+    )
+    error = next((f"; {pool.error}" for pool in prestart_events if pool.error is not None), "")
+    if not taken_text:
+        return f"none ({request_text}{error})"
+    return f"{taken_text} ({request_text}{error}): its recovery is shorter than it would be without"
 
 
-def _flat(values: Mapping[str, Any], head: str = "") -> Iterator[Setting]:
+def _flatten_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[Setting]:
     for key, value in values.items():
-        name = f"{head}{key}"
+        name = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{name}.")
+            yield from _flatten_settings(value, f"{name}.")
         else:
-            yield Setting(name, _text(masked(value, key)))
+            yield Setting(name, _format_value(mask_value(value, key)))
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, default=str)

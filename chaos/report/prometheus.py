@@ -7,7 +7,7 @@ from typing import TypeAlias
 from chaos.check.analysis import RunAnalysis
 from chaos.check.restarts import Restart
 from chaos.model.event import AnyEvent, FaultEnded, RunEnded, StepDone
-from chaos.model.history import Entry, merge
+from chaos.model.history import JournalEntry, merge_journals
 from chaos.model.places import AttemptRank
 from chaos.model.plan import Plan
 
@@ -60,84 +60,99 @@ class MetricPoint:
     value: float
     tags: Mapping[str, str]
     #: its subject, by which it is recorded only once
-    of: Subject
+    subject: Subject
 
 
 @dataclass
-class Figures:
+class MetricFigures:
     """The points of a run, each once, as soon as its history shows it."""
 
     plan: Plan
-    _entries: list[Entry] = field(default_factory=list)
-    _given: set[tuple[str, Subject]] = field(default_factory=set)
-    _stepped: set[AttemptRank] = field(default_factory=set)
+    _entries: list[JournalEntry] = field(default_factory=list)
+    _recorded_keys: set[tuple[str, Subject]] = field(default_factory=set)
+    _stepped_workers: set[AttemptRank] = field(default_factory=set)
 
-    def learn(self, entries: Sequence[Entry]) -> tuple[MetricPoint, ...]:
+    def add_entries(self, entries: Sequence[JournalEntry]) -> tuple[MetricPoint, ...]:
         """Add new entries of the run's journals; return the points that they complete.
 
         The tables are made anew only if an entry may complete a point: some times per
         fault and restart, and not per step.
         """
         self._entries += entries
-        telling = [entry for entry in entries if self._tells(entry.what)]
-        if not telling:
+        decisive_entries = [entry for entry in entries if self._can_complete_point(entry.event)]
+        if not decisive_entries:
             return ()
-        found = points(RunAnalysis(self.plan, merge([self._entries])))
-        fresh = tuple(point for point in found if (point.metric.name, point.of) not in self._given)
-        self._given |= {(point.metric.name, point.of) for point in fresh}
-        return fresh
+        all_points = build_points(RunAnalysis(self.plan, merge_journals([self._entries])))
+        new_points = tuple(
+            point
+            for point in all_points
+            if (point.metric.name, point.subject) not in self._recorded_keys
+        )
+        self._recorded_keys |= {(point.metric.name, point.subject) for point in new_points}
+        return new_points
 
-    def _tells(self, what: AnyEvent) -> bool:
-        if isinstance(what, FaultEnded | RunEnded):
+    def _can_complete_point(self, event: AnyEvent) -> bool:
+        if isinstance(event, FaultEnded | RunEnded):
             return True
-        if not isinstance(what, StepDone) or what.attempt == 0:
+        if not isinstance(event, StepDone) or event.attempt == 0:
             return False
-        worker = AttemptRank(what.attempt, what.rank)
-        is_first = worker not in self._stepped
-        self._stepped.add(worker)
+        worker = AttemptRank(event.attempt, event.rank)
+        is_first = worker not in self._stepped_workers
+        self._stepped_workers.add(worker)
         return is_first
 
 
-def points(analysis: RunAnalysis) -> tuple[MetricPoint, ...]:
+def build_points(analysis: RunAnalysis) -> tuple[MetricPoint, ...]:
     """Return the points of a run so far: of every fault that is over, every settled restart."""
-    settled = (restart for restart in analysis.restarts if _is_settled(restart, analysis))
-    return (*_faults(analysis), *(point for restart in settled for point in _of(restart, analysis)))
+    settled_restarts = (restart for restart in analysis.restarts if _is_settled(restart, analysis))
+    return (
+        *_build_fault_points(analysis),
+        *(
+            point
+            for restart in settled_restarts
+            for point in _build_restart_points(restart, analysis)
+        ),
+    )
 
 
-def _faults(analysis: RunAnalysis) -> Iterator[MetricPoint]:
-    turns: dict[int, int] = {}
+def _build_fault_points(analysis: RunAnalysis) -> Iterator[MetricPoint]:
+    turn_by_op: dict[int, int] = {}
     for injection in analysis.injections:
-        for _, ended in injection.ended:
-            turn = turns[ended.op] = turns.get(ended.op, -1) + 1
+        for _, end_event in injection.outcomes:
+            turn = turn_by_op[end_event.op] = turn_by_op.get(end_event.op, -1) + 1
             tags = {
                 "fault": injection.op.kind,
                 "scenario": analysis.plan.scenario,
-                "status": ended.status,
+                "status": end_event.status,
             }
-            yield MetricPoint(FAULTS, 1, tags, ("op", ended.op, turn))
+            yield MetricPoint(FAULTS, 1, tags, ("op", end_event.op, turn))
 
 
 def _is_settled(restart: Restart, analysis: RunAnalysis) -> bool:
     """Return whether no later event can change a restart's figures."""
-    if analysis.run.ending.is_over or restart.attempt is not analysis.run.attempts[-1]:
+    if analysis.run.ending.has_run_end or restart.attempt is not analysis.run.attempts[-1]:
         return True
-    due = {place.rank for place in restart.attempt.places}
-    under_way = any(
-        injection.invoked[0][1].attempt < restart.attempt.index
+    expected_ranks = {place.rank for place in restart.attempt.worker_locations}
+    is_injecting = any(
+        injection.invocations[0][1].attempt < restart.attempt.index
         for injection in analysis.injections
-        if injection.invoked and not injection.ended
+        if injection.invocations and not injection.outcomes
     )
-    return bool(due) and due <= restart.attempt.first_steps.keys() and not under_way
+    return (
+        bool(expected_ranks)
+        and expected_ranks <= restart.attempt.first_step_event_numbers.keys()
+        and not is_injecting
+    )
 
 
-def _of(restart: Restart, analysis: RunAnalysis) -> Iterator[MetricPoint]:
+def _build_restart_points(restart: Restart, analysis: RunAnalysis) -> Iterator[MetricPoint]:
     kinds = sorted({injection.op.kind for injection in restart.injections})
     tags = {"fault": "+".join(kinds) or NO_FAULT, "scenario": analysis.plan.scenario}
-    of = ("attempt", restart.attempt.index, 0)
+    subject = ("attempt", restart.attempt.index, 0)
     if restart.attempt.steps:
-        yield MetricPoint(RECOVERIES, 1, tags, of)
+        yield MetricPoint(RECOVERIES, 1, tags, subject)
     if restart.phases.total_s is not None:
-        yield MetricPoint(RECOVERY_S, restart.phases.total_s, tags, of)
-    lost = max(restart.lost_steps.values(), default=0)
-    if lost:
-        yield MetricPoint(LOST_STEPS, lost, tags, of)
+        yield MetricPoint(RECOVERY_S, restart.phases.total_s, tags, subject)
+    lost_count = max(restart.lost_steps.values(), default=0)
+    if lost_count:
+        yield MetricPoint(LOST_STEPS, lost_count, tags, subject)

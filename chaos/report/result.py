@@ -8,9 +8,9 @@ from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.report.html import Fragment, render_fragment
-from chaos.report.outcome import FinishedRun, known, row_of, tone
-from chaos.report.sections import in_words, line_of, ways
-from chaos.words import plural
+from chaos.report.outcome import FinishedRun, build_suite_row, find_tone, format_figure
+from chaos.report.sections import describe_finding, describe_verdict, list_next_steps
+from chaos.wording import plural
 
 LINE_MAX = 120
 ANOMALIES_SHOWN = 3
@@ -86,15 +86,15 @@ class Result:
 
         Raises `ValueError` for a job whose steps cannot be watched: their number is unknown.
         """
-        lost = row_of(self.run).lost_steps
-        if lost is None:
+        step_count = build_suite_row(self.run).lost_steps
+        if step_count is None:
             raise ValueError("the job makes no step that could be watched, so none can be counted")
-        return lost
+        return step_count
 
     @property
     def recovery_s(self) -> float | None:
         """The slowest recovery: from a fault to the next attempt's first step; None without one."""
-        return row_of(self.run).recovery_s
+        return build_suite_row(self.run).recovery_s
 
     @property
     def losses(self) -> dict[int, tuple[float | str, ...]]:
@@ -103,8 +103,8 @@ class Result:
         return {
             rank: tuple(
                 loss
-                for epoch in lineage.epochs[rank]
-                for step in lineage.steps_of(rank, epoch)
+                for epoch in lineage.epochs_by_rank[rank]
+                for step in lineage.select_steps(rank, epoch)
                 for loss in step.losses or ()
             )
             for rank in lineage.ranks
@@ -112,7 +112,7 @@ class Result:
 
     @property
     def history(self) -> History:
-        """All events of the run, in order; `history.of(StepDone)` returns those of one kind."""
+        """All events of the run, in order; `history.select_events(StepDone)` yields one kind."""
         return self.run.history
 
     @property
@@ -131,31 +131,33 @@ class Result:
 
     def __repr__(self) -> str:
         if self.passed:
-            lost = row_of(self.run).lost_steps
-            steps = "no step watched" if lost is None else f"{plural(lost, 'step')} lost"
+            lost_count = build_suite_row(self.run).lost_steps
+            steps = (
+                "no step watched" if lost_count is None else f"{plural(lost_count, 'step')} lost"
+            )
             cost = f"{plural(self.attempts, 'attempt')}, {steps}"
-            return f"<{in_words(self.verdict)}: {cost}>"
-        line = line_of(self.verdict)
+            return f"<{describe_verdict(self.verdict)}: {cost}>"
+        line = describe_finding(self.verdict)
         return f"<{line if len(line) <= LINE_MAX else line[:LINE_MAX] + '…'}>"
 
     def _repr_html_(self) -> str:
         """Return the verdict for a notebook."""
-        row = row_of(self.run)
+        row = build_suite_row(self.run)
         facts = {
-            "attempts": known(row.attempts, "{}"),
-            "lost steps": known(row.lost_steps, "{}"),
-            "recovery": known(row.recovery_s, "{:.1f} s"),
+            "attempts": format_figure(row.attempts, "{}"),
+            "lost steps": format_figure(row.lost_steps, "{}"),
+            "recovery": format_figure(row.recovery_s, "{:.1f} s"),
             "took": f"{row.duration_s:.1f} s",
         }
-        found = [(each.check, each.message, "") for each in self.anomalies[:ANOMALIES_SHOWN]]
+        promise_rows = [(item.check, item.message, "") for item in self.anomalies[:ANOMALIES_SHOWN]]
         return render_fragment(
             Fragment(
-                tone=tone(self.verdict),
-                word=in_words(self.verdict, brief=True),
+                tone=find_tone(self.verdict),
+                word=describe_verdict(self.verdict, brief=True),
                 title=self.plan.scenario,
                 sentence=self.headline,
                 rows=[list(facts), list(facts.values())],
-                found=[each for each in found if each[1] not in self.headline],
-                ways=ways(self.run.directory, self.verdict),
+                found=[item for item in promise_rows if item[1] not in self.headline],
+                ways=list_next_steps(self.run.directory, self.verdict),
             )
         )

@@ -16,62 +16,64 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from chaos.run.ci import on_github
+from chaos.run.ci import is_github_actions
 
 WIDE = 100_000  # columns of a log, whose lines are not broken
 # C0 but tab and newline, DEL and C1; line separators, bidirectional controls, lone surrogates.
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL_CHARACTERS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 # GitHub reads `::error …` at the beginning of a line, and the older `##[error]` anywhere in it.
 _COMMAND = re.compile(r"^(\s*):(?=:)", re.MULTILINE)
-_FILLED_UP = re.compile(r" +$", re.MULTILINE)
+_TRAILING_SPACES = re.compile(r" +$", re.MULTILINE)
 _OLD_COMMAND = re.compile(r"##(?=\[)")
 
 
-def harmless(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""Return a text with its control characters escaped, as `\u001b`; line breaks stay.
 
     JSON stays JSON with the same meaning.
     """
-    return text if text.isprintable() else _OBEYED.sub(_written_out, text)
+    return text if text.isprintable() else _CONTROL_CHARACTERS.sub(_escape_character, text)
 
 
-def on_one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """Return a harmless text without line breaks."""
-    return harmless(" ".join(text.split()))
+    return escape_controls(" ".join(text.split()))
 
 
-def without_commands(text: str) -> str:
+def escape_commands(text: str) -> str:
     """Return a text in which GitHub finds no workflow command."""
     return _OLD_COMMAND.sub(r"#\\#", _COMMAND.sub(r"\1\\:", text))
 
 
-def _written_out(found: re.Match[str]) -> str:
-    return f"\\u{ord(found.group()):04x}"
+def _escape_character(match: re.Match[str]) -> str:
+    return f"\\u{ord(match.group()):04x}"
 
 
-def screen(**settings: Any) -> Console:  # noqa: ANN401 - those of rich's console
+def build_console(**settings: Any) -> Console:  # noqa: ANN401 - those of rich's console
     """Return a console, by default on stdout."""
     return _Screen(**settings, markup=False, emoji=False, highlight=False)
 
 
-def plain(print_on: Callable[[Console], None], *, width: int = WIDE) -> str:
+def render_plain(print_page: Callable[[Console], None], *, width: int = WIDE) -> str:
     """Return what is printed, without colours and, unless `width` is less, without line breaks."""
-    page = io.StringIO()
-    print_on(screen(file=page, width=width, color_system=None))
-    return page.getvalue().removesuffix("\n")
+    buffer = io.StringIO()
+    print_page(build_console(file=buffer, width=width, color_system=None))
+    return buffer.getvalue().removesuffix("\n")
 
 
-def bare_table(*columns: Column | str, gap: int = 2) -> Table:
+def build_bare_table(*columns: Column | str, gap: int = 2) -> Table:
     """Return an empty table without lines."""
     return Table(*columns, box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
 
 
-def numbers(*names: str) -> list[Column]:
+def build_number_columns(*names: str) -> list[Column]:
     """Return columns of numbers, aligned right."""
     return [Column(name, justify="right", no_wrap=True) for name in names]
 
 
-def labelled(rows: Iterable[tuple[str, str, str]]) -> Table:
+def build_labelled_table(rows: Iterable[tuple[str, str, str]]) -> Table:
     """Return a table of (label, its style, a text that may be long)."""
     grid = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 2, 0, 0))
     for label, style, text in rows:
@@ -86,45 +88,48 @@ class _Screen(Console):
         super().__init__(**settings)
         if not self.is_terminal and settings.get("width") is None:
             self.size = ConsoleDimensions(WIDE, height=25)
-        self._is_read_by_github = on_github(os.environ)
+        self._is_read_by_github = is_github_actions(os.environ)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
         """Yield the segments of a renderable, each safe to write; rich's own controls pass."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else self._safe(segment)
+            yield segment if segment.control else self._make_safe(segment)
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         text = super()._render_buffer(buffer)
-        return text if self.is_terminal else _FILLED_UP.sub("", text)
+        return text if self.is_terminal else _TRAILING_SPACES.sub("", text)
 
     def on_broken_pipe(self) -> None:
         """Print nothing more: a closed pipe is no failure."""
         self.quiet = True
 
-    def _safe(self, segment: Segment) -> Segment:
-        text = self._encodable(harmless(segment.text))
+    def _make_safe(self, segment: Segment) -> Segment:
+        text = self._make_encodable(escape_controls(segment.text))
         if self._is_read_by_github:
-            text = without_commands(text)
+            text = escape_commands(text)
         return segment if text == segment.text else Segment(text, segment.style)
 
-    def _encodable(self, text: str) -> str:
+    def _make_encodable(self, text: str) -> str:
         if text.isascii():
             return text
         encoding = self.encoding
-        return text.encode(encoding, _IN_ASCII).decode(encoding)
+        return text.encode(encoding, _ASCII_ERRORS).decode(encoding)
 
 
-def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+def _encode_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
     """Return chaos's own marks as one letter, so that tables stay aligned, and others escaped."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    foreign = error.object[error.start : error.end]
-    escaped = (_MARKS.get(c) or c.encode("ascii", "backslashreplace").decode() for c in foreign)
+    unencodable = error.object[error.start : error.end]
+    escaped = (
+        _MARKS.get(character) or character.encode("ascii", "backslashreplace").decode()
+        for character in unencodable
+    )
     return "".join(escaped), error.end
 
 
 _MARKS = {"✓": "+", "✗": "x", "·": ".", "…": "~", "→": ">", "≥": ">"}
-_IN_ASCII = "chaos-in-ascii"
-codecs.register_error(_IN_ASCII, _in_ascii)
+_ASCII_ERRORS = "chaos-in-ascii"
+codecs.register_error(_ASCII_ERRORS, _encode_ascii)

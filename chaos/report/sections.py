@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from chaos.check.code_lines import belongs
+from chaos.check.code_lines import describe_save_contents
 from chaos.check.diagnosis import EFFECTS
-from chaos.check.headline import as_sentence
+from chaos.check.headline import format_sentence
 from chaos.model.diagnosis import Part, Resume
 from chaos.model.diagnosis import Standing as PartStanding
-from chaos.model.launcher import FACTS, USUAL, Launcher
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher
 from chaos.model.verdict import (
     RESULT_WORDS,
     Anomaly,
@@ -20,13 +20,13 @@ from chaos.model.verdict import (
     Verdict,
 )
 from chaos.report.outcome import ScenarioRuns, Tone
-from chaos.words import and_more, plural, ranks
+from chaos.wording import describe_omitted, describe_ranks, plural
 
 AS_ABOVE = "as said above"
 
 
 @dataclass(frozen=True)
-class Brevity:
+class ListLimits:
     """The most of each list that a report has; None: all of it."""
 
     #: Broken promises of one check.
@@ -40,7 +40,7 @@ class Brevity:
 
 
 @dataclass(frozen=True)
-class Line:
+class ReportLine:
     """One thing to report, with its label: a check, a part of the state, or a word."""
 
     tone: Tone
@@ -51,59 +51,80 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """Lines under one title; the first, of what the checks found, has none."""
 
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[ReportLine, ...]
 
 
-def sections(verdict: Verdict, brevity: Brevity = Brevity()) -> tuple[Section, ...]:
+def build_sections(
+    verdict: Verdict, brevity: ListLimits = ListLimits()
+) -> tuple[ReportSection, ...]:
     """Return what the checks found, and the state that each resume lost; empty ones are left out.
 
     The headline, which stands above them in every report, is not repeated.
     """
-    notes = [Line("calm", "note", note) for note in verdict.notes if brevity.notes]
+    notes = [ReportLine("calm", "note", note) for note in verdict.notes if brevity.notes]
     if verdict.status == "pass" and brevity.notes:
-        notes = [*_results(verdict.compared), *notes]
-    found = (*broken(verdict, brevity, said=verdict.headline), *_open(verdict), *notes)
-    state = (_not_restored(resume, brevity.parts) for resume in verdict.diagnosis)
-    code = Section("in the job's code", tuple(code_of(verdict.lines)))
-    return tuple(each for each in (Section("", found), *state, code) if each.lines)
+        notes = [*_list_results(verdict.compared), *notes]
+    findings = (
+        *list_broken_promises(verdict, brevity, shown_text=verdict.headline),
+        *_list_inconclusive(verdict),
+        *notes,
+    )
+    state_sections = (_build_resume_section(resume, brevity.parts) for resume in verdict.diagnosis)
+    code_section = ReportSection("in the job's code", tuple(list_code_lines(verdict.lines)))
+    return tuple(
+        section
+        for section in (ReportSection("", findings), *state_sections, code_section)
+        if section.lines
+    )
 
 
-def _results(compared: Sequence[ComparedResult]) -> Iterator[Line]:
+def _list_results(compared: Sequence[ComparedResult]) -> Iterator[ReportLine]:
     """Yield which results of a right run were the baseline's, and which were not compared."""
-    equal = [RESULT_WORDS[result.name] for result in compared if result.status == "equal"]
-    if not equal:
+    equal_names = [RESULT_WORDS[result.name] for result in compared if result.status == "equal"]
+    if not equal_names:
         return
-    yield Line("calm", "equal", ", ".join(equal))
-    uncompared = [RESULT_WORDS[r.name] for r in compared if r.status == "not compared"]
-    if uncompared:
-        yield Line("calm", "not compared", ", ".join(uncompared))
+    yield ReportLine("calm", "equal", ", ".join(equal_names))
+    uncompared_names = [
+        RESULT_WORDS[other_result.name]
+        for other_result in compared
+        if other_result.status == "not compared"
+    ]
+    if uncompared_names:
+        yield ReportLine("calm", "not compared", ", ".join(uncompared_names))
     for result in compared:
         if result.left_out:
             names = ", ".join(result.left_out)
             text = f"{RESULT_WORDS[result.name]}: two clean runs differ in {names}"
-            yield Line("calm", "not compared", text)
+            yield ReportLine("calm", "not compared", text)
 
 
-def code_of(lines: Sequence[JobLine]) -> Iterator[Line]:
+def list_code_lines(lines: Sequence[JobLine]) -> Iterator[ReportLine]:
     """Yield lines of the job's code, and what belongs in them."""
-    yield from (Line("calm", line.role, str(line)) for line in lines)
-    if text := belongs(lines):
-        yield Line("calm", "due", text)
+    yield from (ReportLine("calm", line.role, str(line)) for line in lines)
+    if text := describe_save_contents(lines):
+        yield ReportLine("calm", "due", text)
 
 
-def broken(verdict: Verdict, brevity: Brevity, *, said: str) -> tuple[Line, ...]:
-    """Return the broken promises, check by check; a message that is in `said` is not repeated."""
+def list_broken_promises(
+    verdict: Verdict, brevity: ListLimits, *, shown_text: str
+) -> tuple[ReportLine, ...]:
+    """Return the broken promises, check by check; no message in `shown_text` is repeated."""
     return tuple(
         line
         for result in verdict.broken
-        for line in _cut(
+        for line in _cut_lines(
             [
-                Line("bad", result.check, _unsaid(found.message, said), _events(found, brevity))
-                for found in _anomalies(result)
+                ReportLine(
+                    "bad",
+                    result.check,
+                    _replace_repeated(anomaly.message, shown_text),
+                    _describe_events(anomaly, brevity),
+                )
+                for anomaly in _find_anomalies(result)
             ],
             brevity.anomalies,
             result.check,
@@ -111,22 +132,25 @@ def broken(verdict: Verdict, brevity: Brevity, *, said: str) -> tuple[Line, ...]
     )
 
 
-def line_of(verdict: Verdict) -> str:
+def describe_finding(verdict: Verdict) -> str:
     """Return the finding on one line: its check and its message."""
-    for first in (*verdict.broken, *verdict.undecided):
-        return f"{in_words(verdict)}, {first.check}: {_anomalies(first)[0].message}"
-    return f"{in_words(verdict)}: {verdict.headline}"
+    for first_result in (*verdict.broken, *verdict.undecided):
+        return (
+            f"{describe_verdict(verdict)}, {first_result.check}: "
+            f"{_find_anomalies(first_result)[0].message}"
+        )
+    return f"{describe_verdict(verdict)}: {verdict.headline}"
 
 
-def ways(directory: str, verdict: Verdict | None = None) -> tuple[tuple[str, str], ...]:
+def list_next_steps(directory: str, verdict: Verdict | None = None) -> tuple[tuple[str, str], ...]:
     """Return the ways on from a run in this folder: its page, and the commands that run it again.
 
     One of them looks for the cause, where no check has named it.
     """
-    found = ("report", f"{directory}/report.html"), ("replay", replay(directory))
+    next_steps = ("report", f"{directory}/report.html"), ("replay", build_replay_command(directory))
     if verdict is None or not is_unexplained(verdict):
-        return found
-    return *found, ("explain", f"chaos explain {shlex.quote(directory)}")
+        return next_steps
+    return *next_steps, ("explain", f"chaos explain {shlex.quote(directory)}")
 
 
 def is_unexplained(verdict: Verdict) -> bool:
@@ -134,62 +158,68 @@ def is_unexplained(verdict: Verdict) -> bool:
     return any(result.check in EFFECTS for result in verdict.broken[:1])
 
 
-def replay(directory: str) -> str:
+def build_replay_command(directory: str) -> str:
     """Return the command that repeats a run."""
     return f"chaos replay {shlex.quote(directory)}"
 
 
-def _anomalies(result: CheckResult) -> tuple[Anomaly, ...]:
+def _find_anomalies(result: CheckResult) -> tuple[Anomaly, ...]:
     return result.anomalies or (Anomaly(message=result.summary),)
 
 
-def _events(anomaly: Anomaly, brevity: Brevity) -> str:
+def _describe_events(anomaly: Anomaly, brevity: ListLimits) -> str:
     """Return the events of an anomaly in words, the first of them if there are many."""
-    shown = anomaly.events[: brevity.events]
-    if not shown:
+    shown_events = anomaly.events[: brevity.events]
+    if not shown_events:
         return ""
-    more = ", …" if len(shown) < len(anomaly.events) else ""
+    ellipsis = ", …" if len(shown_events) < len(anomaly.events) else ""
     noun = "event" if len(anomaly.events) == 1 else "events"
-    return f"{noun} {', '.join(map(str, shown))}{more}"
+    return f"{noun} {', '.join(map(str, shown_events))}{ellipsis}"
 
 
-def _open(verdict: Verdict) -> Iterator[Line]:
+def _list_inconclusive(verdict: Verdict) -> Iterator[ReportLine]:
     """Yield the inconclusive checks, those of one reason together: many lack the same restart."""
     reasons: dict[str, list[str]] = {}
     for result in verdict.undecided:
         reasons.setdefault(result.summary, []).append(result.check)
-    for why, checks in reasons.items():
-        text = f"{', '.join(checks)}: {_unsaid(why, verdict.headline)}"
-        yield Line("open", "inconclusive", text)
+    for reason, checks in reasons.items():
+        text = f"{', '.join(checks)}: {_replace_repeated(reason, verdict.headline)}"
+        yield ReportLine("open", "inconclusive", text)
 
 
-def _not_restored(resume: Resume, most: int | None) -> Section:
+def _build_resume_section(resume: Resume, max_lines: int | None) -> ReportSection:
     """Return the parts of the state that a resume lost, with a consequence."""
     lines = [
-        Line("bad", row.component, f"{row.standing} {row.found}")
-        for row in rows(resume)
+        ReportLine("bad", row.component, f"{row.standing} {row.difference_text}")
+        for row in build_part_rows(resume)
         if row.tone == "bad"
     ]
-    title = f"not restored in attempt {resume.attempt}, at {_place(resume)}"
-    return Section(title, _cut(lines, most))
+    title = f"not restored in attempt {resume.attempt}, at {_describe_place(resume)}"
+    return ReportSection(title, _cut_lines(lines, max_lines))
 
 
-def _place(resume: Resume) -> str:
+def _describe_place(resume: Resume) -> str:
     return f"epoch {resume.epoch}" + (f", step {resume.step}" if resume.step else "")
 
 
-def _unsaid(text: str, said: str) -> str:
-    return AS_ABOVE if text.lower() in said.lower() else text
+def _replace_repeated(text: str, shown_text: str) -> str:
+    return AS_ABOVE if text.lower() in shown_text.lower() else text
 
 
-def _cut(lines: Sequence[Line], most: int | None, label: str = "") -> tuple[Line, ...]:
+def _cut_lines(
+    lines: Sequence[ReportLine], max_lines: int | None, label: str = ""
+) -> tuple[ReportLine, ...]:
     """Return the first lines, and one that counts the others."""
-    shown = tuple(lines[:most])
-    hidden = len(lines) - len(shown)
-    return (*shown, Line("bad", label, and_more(hidden))) if hidden else shown
+    shown_lines = tuple(lines[:max_lines])
+    hidden_count = len(lines) - len(shown_lines)
+    return (
+        (*shown_lines, ReportLine("bad", label, describe_omitted(hidden_count)))
+        if hidden_count
+        else shown_lines
+    )
 
 
-def in_words(verdict: Verdict, *, brief: bool = False) -> str:
+def describe_verdict(verdict: Verdict, *, brief: bool = False) -> str:
     """Return the verdict for display: its word, and whether it was expected."""
     if verdict.is_news:
         return f"{verdict.status}: fixed?"
@@ -201,16 +231,19 @@ def in_words(verdict: Verdict, *, brief: bool = False) -> str:
     return "pass, unexpected" if brief else "pass, against the scenario's expectation"
 
 
-def suite_in_words(groups: Sequence[ScenarioRuns]) -> str:
+def describe_suite(groups: Sequence[ScenarioRuns]) -> str:
     """Return the outcome of a suite: how many scenarios are as expected, skipped, and flaky."""
-    counts = Counter(runs.worst.standing for runs in groups)
-    judged, right = len(groups) - counts["skipped"], counts["expected"]
-    if not judged:
+    counts = Counter(runs.worst_row.standing for runs in groups)
+    judged_count, expected_count = len(groups) - counts["skipped"], counts["expected"]
+    if not judged_count:
         return "every scenario was skipped" if groups else "no scenario was run"
-    some = f"{judged - right} of {plural(judged, 'scenario')} not"
-    more = {"skipped": counts["skipped"], "flaky": sum(runs.is_flaky for runs in groups)}
-    counted = "".join(f", {count} {word}" for word, count in more.items() if count)
-    return f"{'every scenario' if right == judged else some} as expected{counted}"
+    unexpected_text = f"{judged_count - expected_count} of {plural(judged_count, 'scenario')} not"
+    other_counts = {"skipped": counts["skipped"], "flaky": sum(runs.is_flaky for runs in groups)}
+    counts_text = "".join(f", {count} {word}" for word, count in other_counts.items() if count)
+    return (
+        f"{'every scenario' if expected_count == judged_count else unexpected_text} as "
+        f"expected{counts_text}"
+    )
 
 
 # The look of a standing; a difference without consequence is shown, but not in red.
@@ -236,10 +269,12 @@ class PartRow:
     baseline: str
 
     @property
-    def found(self) -> str:
+    def difference_text(self) -> str:
         """The ranks, and the two values if both are known."""
-        both = f": {self.ours} instead of {self.baseline}" if self.ours and self.baseline else ""
-        return f"({self.who}){both}"
+        values_text = (
+            f": {self.ours} instead of {self.baseline}" if self.ours and self.baseline else ""
+        )
+        return f"({self.who}){values_text}"
 
 
 @dataclass(frozen=True)
@@ -253,45 +288,47 @@ class ResumeTable:
     rows: tuple[PartRow, ...]
 
 
-def resume_table(resume: Resume, launcher: Launcher = USUAL) -> ResumeTable:
+def build_resume_table(resume: Resume, launcher: Launcher = DEFAULT_LAUNCHER) -> ResumeTable:
     """Return the table of one resume; not each launcher hands an attempt a checkpoint, or none."""
-    none = " without a checkpoint" if "reports" in FACTS[launcher].has else ""
-    start = f" with {resume.checkpoint}" if resume.checkpoint else none
-    grounds = f": {resume.grounds}" if resume.grounds else ""
+    absence_text = " without a checkpoint" if "reports" in LAUNCHER_FACTS[launcher].parts else ""
+    start = f" with {resume.checkpoint}" if resume.checkpoint else absence_text
+    grounds_text = f": {resume.grounds}" if resume.grounds else ""
     is_known = any(part.standing != "not compared" for part in resume.parts)
     tone, word = ("good", "sound") if is_known else ("open", "unknown")
     if not resume.sound:
         tone, word = "bad", "broken"
     return ResumeTable(
-        title=f"Attempt {resume.attempt} resumed at {_place(resume)}{start}{grounds}",
-        sentence=as_sentence(resume.sentence),
+        title=f"Attempt {resume.attempt} resumed at {_describe_place(resume)}{start}{grounds_text}",
+        sentence=format_sentence(resume.sentence),
         tone=tone,
         word=word,
-        rows=rows(resume),
+        rows=build_part_rows(resume),
     )
 
 
-def rows(resume: Resume) -> tuple[PartRow, ...]:
+def build_part_rows(resume: Resume) -> tuple[PartRow, ...]:
     """Return the parts of one resume, in the order of its diagnosis; equal ranks share a row."""
-    everyone = {part.rank for part in resume.parts}
-    alike: dict[Part, list[int]] = {}
+    all_ranks = {part.rank for part in resume.parts}
+    ranks_by_part: dict[Part, list[int]] = {}
     for part in resume.parts:
-        alike.setdefault(_look(part), []).append(part.rank)
+        ranks_by_part.setdefault(_normalize_part(part), []).append(part.rank)
     return tuple(
         PartRow(
             component=part.component,
             standing=part.standing if part.matters else f"{part.standing}, no consequence seen",
             tone=_TONES[part.standing] if part.matters else "open",
-            who="all ranks" if set(who) == everyone and len(who) > 1 else ranks(who),
+            who="all ranks"
+            if set(row_ranks) == all_ranks and len(row_ranks) > 1
+            else describe_ranks(row_ranks),
             ours=part.ours,
             baseline=part.baseline,
         )
-        for part, who in alike.items()
+        for part, row_ranks in ranks_by_part.items()
     )
 
 
-def _look(part: Part) -> Part:
+def _normalize_part(part: Part) -> Part:
     """Return what ranks share that have a row together; norms of restored shards may differ."""
-    same = part.standing in ("restored", "not compared")
-    values = {"ours": "", "baseline": ""} if same else {}
+    has_same_look = part.standing in ("restored", "not compared")
+    values = {"ours": "", "baseline": ""} if has_same_look else {}
     return part.model_copy(update={"rank": 0, **values})

@@ -13,20 +13,20 @@ from pathlib import Path
 FOLDER = "ray-train-chaos"
 
 
-def kept(name: str, *made_of: str, make: Callable[[], str]) -> str:
-    """Return the text that is made of `made_of`, from the cache or made anew.
+def get_cached(name: str, *inputs: str, make: Callable[[], str]) -> str:
+    """Return the text that is made of `inputs`, from the cache or made anew.
 
-    `made_of` names everything that the text depends on; it is the key. A damaged text is
+    `inputs` names everything that the text depends on; it is the key. A damaged text is
     made anew.
     """
-    name = f"{_digest(*made_of)[:16]}-{name}"
-    if (text := _found(name)) is None:
+    name = f"{_digest(*inputs)[:16]}-{name}"
+    if (text := _load_text(name)) is None:
         text = make()
-        _keep(name, text)
+        _store_text(name, text)
     return text
 
 
-def _found(name: str) -> str | None:
+def _load_text(name: str) -> str | None:
     try:
         digest, _, text = (_folder() / name).read_text(encoding="utf-8").partition("\n")
     except (OSError, RuntimeError, UnicodeDecodeError):  # Path.home() raises a RuntimeError
@@ -34,13 +34,13 @@ def _found(name: str) -> str | None:
     return text if digest == _digest(text) else None
 
 
-def _keep(name: str, text: str) -> None:
+def _store_text(name: str, text: str) -> None:
     """Write the text so that another process finds all of it or none."""
     try:
         folder = _folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as making:
-            file = Path(making) / name
+        with tempfile.TemporaryDirectory(dir=folder) as draft_folder:
+            file = Path(draft_folder) / name
             file.write_text(f"{_digest(text)}\n{text}", encoding="utf-8")
             file.replace(folder / name)
     except (OSError, RuntimeError):
@@ -48,8 +48,8 @@ def _keep(name: str, text: str) -> None:
 
 
 def _folder() -> Path:
-    named = os.environ.get("XDG_CACHE_HOME")
-    return (Path(named) if named else Path.home() / ".cache") / FOLDER
+    cache_home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache_home) if cache_home else Path.home() / ".cache") / FOLDER
 
 
 def _digest(*texts: str) -> str:

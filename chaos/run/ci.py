@@ -8,7 +8,7 @@ from pathlib import Path
 STEP_LIMIT_BYTES = 1_048_576
 
 
-def on_github(environ: Mapping[str, str]) -> bool:
+def is_github_actions(environ: Mapping[str, str]) -> bool:
     """Return whether GitHub Actions reads the output."""
     return environ.get("GITHUB_ACTIONS") == "true"
 
@@ -24,32 +24,32 @@ def add_to_step_summary(environ: Mapping[str, str], text: str) -> bool:
         return False
     file = Path(path)
     try:
-        there = file.stat().st_size if file.exists() else 0
-        if there + len(text.encode()) > STEP_LIMIT_BYTES:
-            return _left_out(file, "it would be longer than GitHub shows")
+        size = file.stat().st_size if file.exists() else 0
+        if size + len(text.encode()) > STEP_LIMIT_BYTES:
+            return _report_omission(file, "it would be longer than GitHub shows")
         with file.open("a", encoding="utf-8") as summary:
             summary.write(text + "\n")
     except OSError as error:
-        return _left_out(file, error.strerror or str(error))
+        return _report_omission(file, error.strerror or str(error))
     return True
 
 
-def _left_out(file: Path, why: str) -> bool:
+def _report_omission(file: Path, reason: str) -> bool:
     """Note on stderr that the summary is missing; the verdict does not depend on it."""
-    sys.stderr.write(f"chaos: the step's summary was not written to {file}: {why}\n")
+    sys.stderr.write(f"chaos: the step's summary was not written to {file}: {reason}\n")
     return False
 
 
-def place_of_scenario(file: Path, environ: Mapping[str, str]) -> tuple[str, int]:
+def locate_scenario(file: Path, environ: Mapping[str, str]) -> tuple[str, int]:
     """Return a scenario's file, from the repository's root, and the line of its name."""
     root = Path(environ.get("GITHUB_WORKSPACE", ".")).resolve()
     try:
-        shown = str(file.resolve().relative_to(root))
+        path = str(file.resolve().relative_to(root))
     except ValueError:
-        shown = str(file)
+        path = str(file)
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    named = (number for number, line in enumerate(lines, 1) if line.startswith("scenario:"))
-    return shown, next(named, 1)
+    line_numbers = (number for number, line in enumerate(lines, 1) if line.startswith("scenario:"))
+    return path, next(line_numbers, 1)

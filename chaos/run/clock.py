@@ -39,30 +39,32 @@ class SystemClock:
         time.sleep(seconds)
 
 
-def seconds_since(start_ns: int, clock: Clock) -> float:
+def elapsed_seconds(start_ns: int, clock: Clock) -> float:
     """Return the seconds that have passed since `start_ns` (monotonic)."""
     return (clock.now_ns() - start_ns) / 1e9
 
 
-def came(is_there: Callable[[], bool], clock: Clock, *, within_s: float, poll_s: float) -> bool:
+def await_condition(
+    is_met: Callable[[], bool], clock: Clock, *, within_s: float, poll_s: float
+) -> bool:
     """Wait until a condition holds, at most so many seconds; return whether it does."""
     start = clock.now_ns()
-    while not is_there():
-        if seconds_since(start, clock) > within_s:
+    while not is_met():
+        if elapsed_seconds(start, clock) > within_s:
             return False
         clock.sleep(poll_s)
     return True
 
 
-def in_iso(stamped: str) -> str:
-    """Return a moment of `stamp` by ISO 8601: `2026-11-21T01:45:00Z`; another text as it is."""
+def format_iso(text: str) -> str:
+    """Return a moment of `format_stamp` by ISO 8601, `2026-11-21T01:45:00Z`; other text as is."""
     try:
-        moment = datetime.strptime(stamped, _STAMP).replace(tzinfo=UTC)
+        moment = datetime.strptime(text, _STAMP).replace(tzinfo=UTC)
     except ValueError:
-        return stamped
+        return text
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def stamp(wall_ns: int) -> str:
+def format_stamp(wall_ns: int) -> str:
     """Return a moment as a folder name, in UTC: `20261121T014500`."""
     return datetime.fromtimestamp(wall_ns / 1e9, UTC).strftime(_STAMP)

@@ -27,23 +27,23 @@ from pydantic import ValidationError
 
 from chaos.errors import HistoryError, UsageError
 from chaos.model.event import EpochEnded, ReportBegun, StepDone
-from chaos.model.history import HISTORY, Baseline, History, repeat_name
-from chaos.model.masked import holds_secrets
+from chaos.model.history import HISTORY, Baseline, History, build_repeat_name
+from chaos.model.masking import has_secrets
 from chaos.model.plan import Op, Plan
 from chaos.model.verdict import Verdict
-from chaos.plugins import with_absent
+from chaos.plugins import mark_absent_faults
+from chaos.run.display_path import format_path
 from chaos.run.journal import load_history, write_history
-from chaos.run.record_file import digest_of, full_disk_told, read_record, write_text
-from chaos.run.shown import shown
+from chaos.run.record_file import digest_history, read_small_file, translate_disk_errors, write_text
 
 VERDICT = "verdict.json"
-LENGTHS = "lengths.json"
-RANKS = "ranks"  # in it: the number of ranks of the baseline
+EPOCH_LENGTHS_FILE = "lengths.json"
+RANK_COUNT_KEY = "ranks"  # in it: the number of ranks of the baseline
 FIRST_SAVE = "first-save.json"  # of the baseline
-INDEX = "index-"  # begins the name of a rank's index of the baseline
+INDEX_PREFIX = "index-"  # begins the name of a rank's index of the baseline
 DRAWN = "drawn.chaos.yaml"
 MARK = "CHAOSDIR.TAG"  # in a folder of reports
-_MARKED = """\
+_MARK_TEXT = """\
 chaos keeps its runs and reports in this folder. The scenarios in it are records of runs: pytest,
 and `chaos run` of a folder around this one, leave them out.
 """
@@ -70,7 +70,7 @@ class RunDirectory:
         return self.path / "storage"
 
     @property
-    def saves(self) -> Path:
+    def save_records(self) -> Path:
         return self.path / "saves"
 
     @property
@@ -83,27 +83,29 @@ class RunDirectory:
 
     def remove_storage(self) -> None:
         """Remove the checkpoints, if they are in a folder that chaos has made."""
-        for beside in self.trials.glob("*/storage"):
-            shutil.rmtree(beside, ignore_errors=True)
+        for trial_storage in self.trials.glob("*/storage"):
+            shutil.rmtree(trial_storage, ignore_errors=True)
         # It may be a link to a folder that all nodes share: that goes, and not the link alone.
         shutil.rmtree(self.storage.resolve(), ignore_errors=True)
         if self.storage.is_symlink():
             self.storage.unlink()
 
-    def set_aside(self) -> None:
+    def archive_first_try(self) -> None:
         """Move journals and logs to `tried-before`; remove what else the run had made."""
-        before = self.path / "tried-before"
-        before.mkdir()
+        archive = self.path / "tried-before"
+        archive.mkdir()
         self.remove_storage()
         for folder in (self.storage_faults, self.trials):
             shutil.rmtree(folder, ignore_errors=True)
         for folder in (self.journals, self.logs):
-            folder.rename(before / folder.name)
+            folder.rename(archive / folder.name)
             folder.mkdir()
-        for file in self.saves.iterdir():
+        for file in self.save_records.iterdir():
             # Lengths, index and first save are of the baseline, and hold for the second try, too.
             # All else would be taken for saves of the try that begins.
-            if file.name not in (LENGTHS, FIRST_SAVE) and not file.name.startswith(INDEX):
+            if file.name not in (EPOCH_LENGTHS_FILE, FIRST_SAVE) and not file.name.startswith(
+                INDEX_PREFIX
+            ):
                 file.unlink()
 
     def save_history(self, history: History, *, name: str = HISTORY) -> None:
@@ -120,22 +122,24 @@ class RunDirectory:
         """
         runs = baseline.runs if isinstance(baseline, Baseline) else (baseline,)
         for number, run in enumerate(runs, start=1):
-            self.save_history(run, name=repeat_name(number))
-        named = tuple(next(iter(run.tokens), "") for run in runs)
-        if any(named):  # those of an older chaos have none
-            self.save_plan(self.load_plan().model_copy(update={"baselines": named}))
+            self.save_history(run, name=build_repeat_name(number))
+        tokens = tuple(next(iter(run.tokens), "") for run in runs)
+        if any(tokens):  # those of an older chaos have none
+            self.save_plan(self.load_plan().replace(baselines=tokens))
 
     def load_baseline(self) -> Baseline | None:
         """Return the saved baseline, None if there is none; may raise `HistoryError`.
 
         All runs of an audit share the one in its folder.
         """
-        of = self
-        if self.path.parent.name == "runs" and not os.path.lexists(self.path / repeat_name(1)):
-            of = RunDirectory(self.path.parent.parent)
+        owner = self
+        if self.path.parent.name == "runs" and not os.path.lexists(
+            self.path / build_repeat_name(1)
+        ):
+            owner = RunDirectory(self.path.parent.parent)
         runs: list[History] = []
-        while os.path.lexists(of.path / (name := repeat_name(len(runs) + 1))):
-            runs.append(of.load_history(name))
+        while os.path.lexists(owner.path / (name := build_repeat_name(len(runs) + 1))):
+            runs.append(owner.load_history(name))
         return Baseline(runs) if runs else None
 
     def save_lengths(self, baseline: History | None) -> None:
@@ -146,59 +150,61 @@ class RunDirectory:
         """
         if baseline is None:
             return
-        ended = {begun.epoch for _, begun in baseline.of(ReportBegun)}
-        ended |= {event.epoch for _, event in baseline.of(EpochEnded)}
-        lengths = {str(epoch): 0 for epoch in sorted(ended)}
-        has_own_ends = any(baseline.of(EpochEnded))
-        for _, done in baseline.of(StepDone):
-            if done.rank == 0 and done.epoch in ended:
-                lengths[str(done.epoch)] = done.step
-            elif has_own_ends and done.epoch in ended:
-                lengths[f"{done.epoch}@{done.rank}"] = done.step
+        ended_epochs = {report.epoch for _, report in baseline.select_events(ReportBegun)}
+        ended_epochs |= {event.epoch for _, event in baseline.select_events(EpochEnded)}
+        lengths = {str(epoch): 0 for epoch in sorted(ended_epochs)}
+        has_own_ends = any(baseline.select_events(EpochEnded))
+        for _, step in baseline.select_events(StepDone):
+            if step.rank == 0 and step.epoch in ended_epochs:
+                lengths[str(step.epoch)] = step.step
+            elif has_own_ends and step.epoch in ended_epochs:
+                lengths[f"{step.epoch}@{step.rank}"] = step.step
         if has_own_ends:
-            lengths[RANKS] = 1 + max((done.rank for _, done in baseline.of(StepDone)), default=0)
-        self.saves.mkdir(exist_ok=True)
-        self.write(f"saves/{LENGTHS}", json.dumps(lengths))
+            lengths[RANK_COUNT_KEY] = 1 + max(
+                (step.rank for _, step in baseline.select_events(StepDone)), default=0
+            )
+        self.save_records.mkdir(exist_ok=True)
+        self.write(f"saves/{EPOCH_LENGTHS_FILE}", json.dumps(lengths))
 
     def save_verdict(self, verdict: Verdict) -> Verdict:
         """Write and return the verdict, with the digest of its history."""
-        judged = verdict.model_copy(update={"history": digest_of(self.path / HISTORY)})
-        self.write(VERDICT, judged.model_dump_json(indent=2))
-        return judged
+        sealed = verdict.replace(history=digest_history(self.path / HISTORY))
+        self.write(VERDICT, sealed.model_dump_json(indent=2))
+        return sealed
 
     def load_verdict(self) -> Verdict | None:
         """Return the verdict, None if there is none, or if another version wrote it."""
         try:
-            return Verdict.model_validate_json(read_record(self.path / VERDICT))
+            return Verdict.model_validate_json(read_small_file(self.path / VERDICT))
         except (OSError, ValidationError):
             return None
 
     def load_plan(self) -> Plan:
         path = self.path / "plan.json"
         try:
-            content = read_record(path)
-            plan = Plan.model_validate_json(_marked(content))
-            return plan.model_copy(update={"digest": _digest_of_plan(content)})
+            content = read_small_file(path)
+            plan = Plan.model_validate_json(_mark_absent_faults(content))
+            return plan.replace(digest=_digest_of_plan(content))
         except OSError as error:
             raise HistoryError(
                 f"cannot read the plan: {error.strerror}",
                 "Give the directory of a run, such as reports/<scenario>/<seed>-<start>.",
-                place=str(path),
+                location=str(path),
             ) from error
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the file"
+            first_error = error.errors()[0]
+            field_path = ".".join(str(part) for part in first_error["loc"]) or "the file"
             raise HistoryError(
-                f"not a plan of this version: {where}: {first['msg']}",
+                f"not a plan of this version: {field_path}: {first_error['msg']}",
                 "Make a new one with `chaos run` on the scenario beside it.",
-                place=str(path),
+                location=str(path),
             ) from error
 
     def load_env(self) -> dict[str, Any]:
         """Return the recorded versions and machine; empty if the file is missing."""
         path = self.path / "env.json"
         try:
-            env = json.loads(read_record(path))
+            env = json.loads(read_small_file(path))
         except (OSError, ValueError, RecursionError):
             return {}
         return env if isinstance(env, dict) else {}
@@ -212,17 +218,17 @@ class RunDirectory:
 
     def keep_secrets(self, plan: Plan) -> None:
         """Make the files with secrets readable by this user alone, if the plan has secrets."""
-        if holds_secrets(plan.model_dump(mode="json", exclude={"token", "baselines"})):
+        if has_secrets(plan.model_dump(mode="json", exclude={"token", "baselines"})):
             for name in SECRET:
                 with contextlib.suppress(FileNotFoundError):
                     # After each writing, as a file that is written whole is a new one.
                     (self.path / name).chmod(0o600)
 
 
-def _marked(text: bytes) -> bytes:
+def _mark_absent_faults(text: bytes) -> bytes:
     """Return a plan's text with absent faults marked; the same text if it is no JSON."""
     try:
-        return with_absent(text, Op.model_fields)
+        return mark_absent_faults(text, Op.model_fields)
     except (ValueError, RecursionError):
         return text
 
@@ -234,7 +240,7 @@ def _digest_of_plan(content: bytes) -> str:
     return hashlib.blake2b(json.dumps(fields).encode(), digest_size=16).hexdigest()
 
 
-def in_reports(reports: Path, kind: str) -> Path:
+def ensure_reports_folder(reports: Path, kind: str) -> Path:
     """Return a folder of the folder of reports, which is made if there is none, and marked.
 
     Below the mark, neither pytest nor `chaos run` of a folder around it takes a scenario for a new
@@ -242,38 +248,40 @@ def in_reports(reports: Path, kind: str) -> Path:
     """
     # Not around the user's own files, as with `--reports .`.
     is_around = Path.cwd().is_relative_to(reports.resolve())
-    with contextlib.suppress(OSError):  # of a folder that cannot be written, `create` tells
+    with contextlib.suppress(OSError):  # of a folder that cannot be written, `create_run` tells
         if not is_around and not (reports / MARK).exists():
             is_new = not reports.exists() or not any(reports.iterdir())
             reports.mkdir(parents=True, exist_ok=True)
-            write_text(reports / MARK, _MARKED)
+            write_text(reports / MARK, _MARK_TEXT)
             if is_new:
                 write_text(reports / ".gitignore", "*\n")
     return reports / kind
 
 
-def is_recorded(file: Path, *, below: Path) -> bool:
+def is_recorded(file: Path, *, root: Path) -> bool:
     """Return whether a file is in a folder of reports that lies below another folder."""
-    around = (folder for folder in file.parents if folder != below and below in folder.parents)
-    return any((folder / MARK).is_file() for folder in around)
+    report_folders = (
+        folder for folder in file.parents if folder != root and root in folder.parents
+    )
+    return any((folder / MARK).is_file() for folder in report_folders)
 
 
-def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirectory:
+def create_run(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirectory:
     """Make a run's folder, and save plan, environment and scenario in it.
 
     The saved plan has a token of its own, which the run's journals repeat. `name` gets a
     suffix if it is taken. Raises `UsageError` if the folder cannot be written.
     """
     try:
-        directory = RunDirectory(fresh(parent, name))
+        directory = RunDirectory(create_folder(parent, name))
         directory.journals.mkdir()
         directory.logs.mkdir()
-        directory.saves.mkdir()
+        directory.save_records.mkdir()
         # A folder may be copied, or files be put into another. A history of another run, and a
         # baseline in which faults were injected, were believed once: 7 of 1,045 corruptions of red
         # runs became green.
-        owner = {"token": secrets.token_hex(8), "baselines": ()}
-        directory.save_plan(plan.model_copy(update=owner))
+        identity = {"token": secrets.token_hex(8), "baselines": ()}
+        directory.save_plan(plan.model_copy(update=identity))
         directory.write("env.json", json.dumps(env, indent=2))
         file = Path(plan.file)
         if file.suffix != ".py" and file.is_file():  # a scenario written in Python is in the plan
@@ -283,25 +291,27 @@ def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirec
         raise UsageError(
             f"cannot write there: {error.strerror}",
             "Choose a folder that can be written with --reports.",
-            place=str(parent),
+            location=str(parent),
         ) from error
     return directory
 
 
-def room_in(directory: RunDirectory) -> AbstractContextManager[None]:
+def explain_full_disk(directory: RunDirectory) -> AbstractContextManager[None]:
     """Return a context that turns the error of a full disk into one with a remedy."""
-    folder = shown(directory.path)
-    return full_disk_told(folder, f"Make room; `chaos rejudge {folder}` judges what was seen.")
+    folder = format_path(directory.path)
+    return translate_disk_errors(
+        folder, f"Make room; `chaos rejudge {folder}` judges what was seen."
+    )
 
 
-def fresh(parent: Path, name: str) -> Path:
+def create_folder(parent: Path, name: str) -> Path:
     """Make a new folder, with a suffix if the name is taken."""
     parent.mkdir(parents=True, exist_ok=True)
-    for suffix in ["", *(f"-{n}" for n in range(2, 1000))]:
+    for suffix in ["", *(f"-{number}" for number in range(2, 1000))]:
         path = parent / f"{name}{suffix}"
         try:
             path.mkdir()
         except FileExistsError:
             continue
         return path.resolve()
-    raise UsageError(f"a thousand runs named {name} are there already", place=str(parent))
+    raise UsageError(f"a thousand runs named {name} are there already", location=str(parent))

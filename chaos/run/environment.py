@@ -12,27 +12,36 @@ from typing import Any
 DISTRIBUTIONS = ("ray-train-chaos", "ray", "torch", "numpy", "pyarrow")
 
 
-def environment(cwd: Path) -> dict[str, Any]:
+def collect_environment(cwd: Path) -> dict[str, Any]:
     """Return versions, machine and commit, as far as they are known."""
     return {
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": {"python": platform.python_version(), **_find_versions()},
         "machine": {
             "system": f"{platform.system()} {platform.release()}",
-            "processor": processor(),
+            "processor": find_processor(),
             "cpus": os.cpu_count(),
         },
-        "commit": _commit(cwd),
+        "commit": _find_commit(cwd),
     }
 
 
-def decisive_versions() -> dict[str, str]:
+def find_decisive_versions() -> dict[str, str]:
     """Return the versions of all installed packages, on which a job's arithmetic may depend."""
-    installed = {d.name: d.version for d in metadata.distributions()}
-    own = {"code of chaos": own_code()}  # its version does not change while it is developed
-    return {"python": platform.python_version(), "processor": processor(), **installed, **own}
+    installed = {
+        distribution.name: distribution.version for distribution in metadata.distributions()
+    }
+    chaos_versions = {
+        "code of chaos": digest_chaos_code()
+    }  # its version does not change while it is developed
+    return {
+        "python": platform.python_version(),
+        "processor": find_processor(),
+        **installed,
+        **chaos_versions,
+    }
 
 
-def processor() -> str:
+def find_processor() -> str:
     """Return the processor's model: another one may round differently."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -43,44 +52,46 @@ def processor() -> str:
 
 
 @cache
-def own_code(package: Path = Path(__file__).parents[1]) -> str:
+def digest_chaos_code(package: Path = Path(__file__).parents[1]) -> str:
     """Return one digest of all modules of chaos, which record a baseline."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
-        whole.update(file.read_bytes())
-    return whole.hexdigest()
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
-def _versions() -> dict[str, str]:
-    found = {}
+def _find_versions() -> dict[str, str]:
+    versions = {}
     for name in DISTRIBUTIONS:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
-def commit_and_branch(cwd: Path) -> tuple[str | None, str | None]:
+def find_commit_and_branch(cwd: Path) -> tuple[str | None, str | None]:
     """Return the commit of a repository, marked if the tree has changes, and the branch, if any."""
-    status = _git(cwd, "status", "--porcelain=v2", "--branch", "--untracked-files=no").splitlines()
-    told = dict(line[2:].split(" ", 1) for line in status if line.startswith("# "))
-    commit = told.get("branch.oid", "")[:12]
+    status = _run_git(
+        cwd, "status", "--porcelain=v2", "--branch", "--untracked-files=no"
+    ).splitlines()
+    fields = dict(line[2:].split(" ", 1) for line in status if line.startswith("# "))
+    commit = fields.get("branch.oid", "")[:12]
     if not commit or commit.startswith("("):  # before the first one
         return None, None
     is_changed = any(not line.startswith("# ") for line in status)
-    branch = told.get("branch.head", "")
+    branch = fields.get("branch.head", "")
     if branch == "(detached)":  # as a checkout of CI is
         branch = os.environ.get("GITHUB_HEAD_REF") or os.environ.get("GITHUB_REF_NAME") or ""
     return f"{commit}{'-dirty' if is_changed else ''}", branch or None
 
 
-def _commit(cwd: Path) -> str | None:
+def _find_commit(cwd: Path) -> str | None:
     """Return the commit of the job's repository, with a mark if the tree has changes."""
-    return _git(cwd, "describe", "--always", "--dirty", "--abbrev=12").strip() or None
+    return _run_git(cwd, "describe", "--always", "--dirty", "--abbrev=12").strip() or None
 
 
-def _git(cwd: Path, *words: str) -> str:
+def _run_git(cwd: Path, *words: str) -> str:
     """Return what git says; nothing where it fails, or is not there."""
     command = ["git", *words]
     try:

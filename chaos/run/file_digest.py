@@ -45,13 +45,13 @@ def folder_digests(folder: Path) -> dict[str, str]:
     `size:<bytes>` replaces the digest of a file above 64 MiB. A file that is removed
     meanwhile is left out.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
         try:
             if path.is_file():
                 size = path.stat().st_size
                 name = path.relative_to(folder).as_posix()
-                found[name] = f"size:{size}" if size > WHOLE_MAX else file_digest(path)
+                digests[name] = f"size:{size}" if size > WHOLE_MAX else file_digest(path)
         except FileNotFoundError:
             continue
-    return found
+    return digests

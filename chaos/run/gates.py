@@ -14,7 +14,7 @@ from chaos.faults.world import Target
 from chaos.model.event import AnyEvent, Committed, FaultInvoked, GateReached
 from chaos.model.plan import Op
 from chaos.model.trigger import AtRecovery
-from chaos.plan.due import is_recovering, is_spent
+from chaos.plan.op_state import is_recovering, is_spent
 from chaos.run.journal import Journal
 
 
@@ -56,23 +56,23 @@ class WorkerRegistry:
         """The attempt whose group was started last; 0 if none was."""
         return max((worker.attempt for worker in self._group.values()), default=0)
 
-    def started(self, workers: Mapping[int, Target]) -> bool:
+    def set_group(self, workers: Mapping[int, Target]) -> bool:
         """Set the workers of a new attempt; return whether they are the first."""
         is_first = not self._group
         self._group = dict(workers)
         return is_first
 
-    def launched(self, attempt: int) -> None:
+    def record_launch(self, attempt: int) -> None:
         self._launched = max(self._launched, attempt)
 
-    def holder(self, rank: int) -> Target | None:
+    def find_holder(self, rank: int) -> Target | None:
         return self._group.get(rank)
 
-    def on(self, node_id: str) -> Target | None:
+    def find_node_worker(self, node_id: str) -> Target | None:
         """Return the worker on a node, the first if it holds several."""
         return next((worker for worker in self._group.values() if worker.node_id == node_id), None)
 
-    def knows(self, attempt: int) -> bool:
+    def knows_attempt(self, attempt: int) -> bool:
         """Return whether an attempt's group is known, or that of a later one."""
         return any(worker.attempt >= attempt for worker in self._group.values())
 
@@ -83,13 +83,13 @@ class WorkerRegistry:
 class PollBarrier:
     """The hold of Ray's controller between two polls, for the ops that ask for it.
 
-    A rank asks in one thread; Ray's controller comes to `stand` in another, grants all that was
-    asked for, and waits there until every such op has given its hold up:
+    A rank asks in one thread; Ray's controller comes to `hold_polls` in another, grants all that
+    was asked for, and waits there until every such op has given its hold up:
 
-        rank, before report()    ask ------> asked
-        Ray's controller         stand       granted; no poll, so no commit
-        rank, after report()     arrive      the fault is injected
-        thread of the fault      give_up     the next poll
+        rank, before report()    request_hold ----> requested
+        Ray's controller         hold_polls         granted; no poll, so no commit
+        rank, after report()     arrive             the fault is injected
+        thread of the fault      release_hold       the next poll
     """
 
     # `moment: reported` needs it. In Ray 2.60 a report that has returned on every rank is no
@@ -99,49 +99,49 @@ class PollBarrier:
     def __init__(self, changed: threading.Condition, is_over: Callable[[], bool]) -> None:
         self._changed = changed
         self._is_over = is_over
-        self._asked: set[int] = set()
+        self._requested: set[int] = set()
         self._granted: set[int] = set()
 
-    def has(self, op: int) -> bool:
+    def has_hold(self, op: int) -> bool:
         return op in self._granted
 
-    def ask(self, op: int, *, within_s: float) -> bool:
+    def request_hold(self, op: int, *, within_s: float) -> bool:
         """Wait until Ray's controller is held for an op; return whether it is."""
-        self._asked.add(op)
+        self._requested.add(op)
         self._changed.notify_all()
-        self._changed.wait_for(lambda: self._is_over() or self.has(op), timeout=within_s)
+        self._changed.wait_for(lambda: self._is_over() or self.has_hold(op), timeout=within_s)
         # What is not granted in time is taken back. The rank goes on without a hold, and nothing
         # would end one that Ray's controller granted later: every poll after it would stall.
-        if not self.has(op):
-            self.give_up(op)
-        return self.has(op)
+        if not self.has_hold(op):
+            self.release_hold(op)
+        return self.has_hold(op)
 
-    def stand(self, *, within_s: float) -> None:
+    def hold_polls(self, *, within_s: float) -> None:
         """Wait, in Ray's controller, until no op needs the hold any longer."""
-        if not self._asked:
+        if not self._requested:
             return
-        self._changed.wait_for(self._need_none, timeout=within_s)
-        # Also after a time-out: a rank that died between `ask` and its arrival gives nothing up.
-        self.give_up_all()
+        self._changed.wait_for(self._grant_holds, timeout=within_s)
+        # Also after a time-out: a rank may die between `request_hold` and its arrival.
+        self.release_all()
 
-    def give_up(self, op: int) -> None:
-        self._asked.discard(op)
+    def release_hold(self, op: int) -> None:
+        self._requested.discard(op)
         self._granted.discard(op)
         self._changed.notify_all()
 
-    def give_up_all(self) -> None:
+    def release_all(self) -> None:
         """Drop all holds: a rank that asked may be dead, and never arrive."""
-        self._asked.clear()
+        self._requested.clear()
         self._granted.clear()
         self._changed.notify_all()
 
-    def _need_none(self) -> bool:
+    def _grant_holds(self) -> bool:
         """Grant all holds that were asked for; return whether Ray's controller may poll."""
         # Asked again at each change of the condition: a rank that asks later is granted as well.
-        if self._asked - self._granted:
-            self._granted |= self._asked
+        if self._requested - self._granted:
+            self._granted |= self._requested
             self._changed.notify_all()
-        return self._is_over() or not self._asked
+        return self._is_over() or not self._requested
 
 
 class RecordedEvents:
@@ -153,13 +153,15 @@ class RecordedEvents:
 
     @property
     def commits(self) -> int:
-        return max((e.epoch + 1 for e in self._events if isinstance(e, Committed)), default=0)
+        return max(
+            (event.epoch + 1 for event in self._events if isinstance(event, Committed)), default=0
+        )
 
     def add(self, event: AnyEvent) -> None:
         self._journal.add(event)
         self._events.append(event)
 
-    def add_reached(self, op: Op, worker: Target) -> None:
+    def record_arrival(self, op: Op, worker: Target) -> None:
         self.add(
             GateReached(
                 op=op.index,
@@ -178,12 +180,12 @@ class RecordedEvents:
         """Return whether an op has nothing more to do in an attempt."""
         return is_spent(op, attempt, self._events)
 
-    def is_struck(self, op: Op, attempt: int) -> bool:
+    def has_fault(self, op: Op, attempt: int) -> bool:
         return any(
-            isinstance(e, FaultInvoked) and (e.op, e.attempt) == (op.index, attempt)
-            for e in self._events
+            isinstance(event, FaultInvoked) and (event.op, event.attempt) == (op.index, attempt)
+            for event in self._events
         )
 
-    def is_its_attempt(self, op: Op, attempt: int) -> bool:
+    def may_begin(self, op: Op, attempt: int) -> bool:
         """Return whether an op may begin in an attempt; only one of a recovery is bound to it."""
         return not isinstance(op.at, AtRecovery) or is_recovering(op.at, attempt, self._events)

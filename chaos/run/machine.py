@@ -19,7 +19,7 @@ from typing import NamedTuple
 import psutil
 
 from chaos import __version__
-from chaos.installed import installed
+from chaos.installation import find_installation
 from chaos.model.machine import Machine
 from chaos.run.clock import Clock
 
@@ -80,42 +80,42 @@ SLURM_BY = "apt-get install slurm-wlm munge"
 _WAIT_S = 10.0
 
 
-def lacking_of_slurm(programs: Sequence[str] = SLURM) -> tuple[str, ...]:
+def find_missing_slurm(programs: Sequence[str] = SLURM) -> tuple[str, ...]:
     """Return the programs of a Slurm, a local one's if none are named, that are not installed."""
-    return tuple(name for name in programs if shutil.which(name, path=with_sbin()) is None)
+    return tuple(name for name in programs if shutil.which(name, path=build_sbin_path()) is None)
 
 
-def with_sbin() -> str:
+def build_sbin_path() -> str:
     """Return the PATH with the folders of daemons, which a user's own PATH may lack."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin"])
 
 
-def machine_facts(reports: Path, clock: Clock, why_no_views: str | None) -> Machine:
+def collect_machine_facts(reports: Path, clock: Clock, why_no_views: str | None) -> Machine:
     """Return the facts about the machine, and about the folder for runs."""
-    there = _nearest(reports)
-    disk = shutil.disk_usage(there)
+    existing_folder = _find_existing_folder(reports)
+    disk = shutil.disk_usage(existing_folder)
     return Machine(
-        chaos=f"{__version__}, from {installed()}",
+        chaos=f"{__version__}, from {find_installation()}",
         system=platform.system(),
         python=(sys.version_info.major, sys.version_info.minor),
-        ray=_version("ray"),
-        torch=_version("torch"),
-        lacking_of_slurm=lacking_of_slurm(),
-        extras={extra: version_of(packages) for extra, packages in _extras_here().items()},
+        ray=_find_package_version("ray"),
+        torch=_find_package_version("torch"),
+        missing_slurm_programs=find_missing_slurm(),
+        extras={extra: find_version(packages) for extra, packages in _list_extras().items()},
         cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
         memory_free=psutil.virtual_memory().available / GIB,
         shm_free=shutil.disk_usage(SHM).free / GIB if SHM.is_dir() else None,
         disk_free=disk.free / GIB,
         disk_used=disk.used / disk.total if disk.total else 1.0,
-        can_write=_can_write(there),
+        can_write=_can_write(existing_folder),
         can_listen=_can_listen(),
         can_signal=_can_signal(),
-        why_no_views=why_no_views,
-        clock_back_ns=_clock_back_ns(clock),
+        view_problem=why_no_views,
+        clock_back_ns=_find_clock_setback(clock),
     )
 
 
-def _extras_here() -> dict[str, tuple[tuple[str, ...], ...]]:
+def _list_extras() -> dict[str, tuple[tuple[str, ...], ...]]:
     is_clone = Path("scenarios", "jobs").is_dir()
     return {**EXTRAS, **(OF_SCENARIOS if is_clone else {})}
 
@@ -125,19 +125,19 @@ def has_ray() -> bool:
     return importlib.util.find_spec("ray") is not None
 
 
-def _nearest(path: Path) -> Path:
+def _find_existing_folder(path: Path) -> Path:
     """Return the nearest folder that exists: none is made here."""
     path = path.resolve()
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
 
 
-def version_of(packages: Sequence[Sequence[str]]) -> str | None:
+def find_version(packages: Sequence[Sequence[str]]) -> str | None:
     """Return the version of the first package, None if any of them is missing."""
-    found = [next(filter(None, map(_version, names)), None) for names in packages]
-    return found[0] if all(found) else None
+    versions = [next(filter(None, map(_find_package_version, names)), None) for names in packages]
+    return versions[0] if all(versions) else None
 
 
-def _version(package: str) -> str | None:
+def _find_package_version(package: str) -> str | None:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -183,10 +183,10 @@ def _can_signal() -> bool:
         child.wait()
 
 
-def _clock_back_ns(clock: Clock) -> int:
+def _find_clock_setback(clock: Clock) -> int:
     """Return the largest step back, in many readings, of the clock that orders histories."""
     times = [clock.now_ns() for _ in range(10_000)]
-    return max(0, *(before - after for before, after in pairwise(times)))
+    return max(0, *(earlier_ns - later_ns for earlier_ns, later_ns in pairwise(times)))
 
 
 def usable_cpus(cgroup: Path = CGROUP) -> int:

@@ -20,15 +20,15 @@ from chaos.model.event import MetadataAsked
 from chaos.model.scenario import Cloud
 from chaos.reclaim.metadata import (
     CONTENT_TYPES,
+    MetadataRequest,
+    MetadataResponse,
     Notice,
-    Request,
-    Response,
-    acknowledges,
-    answer,
-    iso,
-    waits_s,
+    answer_request,
+    compute_wait_s,
+    format_iso,
+    is_acknowledgement,
 )
-from chaos.run.clock import Clock, seconds_since
+from chaos.run.clock import Clock, elapsed_seconds
 from chaos.run.journal import Journal
 
 LOOPBACK = "127.0.0.1"
@@ -64,24 +64,24 @@ class MetadataService:
         self._notices: dict[str, Notice] = {}
         self._guard = threading.Lock()
         self._closed = threading.Event()
-        self._server = _Server((LOOPBACK, 0), _handler_of(self))
+        self._server = _Server((LOOPBACK, 0), _build_handler(self))
         threading.Thread(target=self._server.serve_forever, daemon=True, name="metadata").start()
 
     def variables(self) -> dict[str, str]:
         """Return the environment by which a job's own client finds the service."""
         host = f"{LOOPBACK}:{self._server.server_address[1]}"
         url = f"http://{host}"
-        theirs = {
+        cloud_variables = {
             "aws": {"AWS_EC2_METADATA_SERVICE_ENDPOINT": url},
             "gcp": {"GCE_METADATA_HOST": host, "GCE_METADATA_IP": host},
             "azure": {},
         }
-        return {OURS: url, **theirs[self.cloud]}
+        return {OURS: url, **cloud_variables[self.cloud]}
 
     def post(self, node_id: str, *, deadline_ns: int) -> None:
         """Announce to a node's processes that it goes at a deadline (monotonic ns)."""
         now_s = self._clock.wall_ns() / 1e9
-        left_s = -seconds_since(deadline_ns, self._clock)
+        left_s = -elapsed_seconds(deadline_ns, self._clock)
         self._notices[node_id] = Notice(node_id, now_s, now_s + left_s)
 
     def close(self) -> None:
@@ -91,25 +91,36 @@ class MetadataService:
         self._server.shutdown()
         self._server.server_close()
 
-    def serve(self, request: Request, port: int) -> Response:
+    def serve(self, request: MetadataRequest, port: int) -> MetadataResponse:
         """Return the answer to a request from a local port; waits where the request asks for it."""
         node_id = self._await_change(request, port)
         notice, now_s = self._notice(node_id), self._clock.wall_ns() / 1e9
-        given = answer(self.cloud, request, notice, now_s)
-        if notice is not None and acknowledges(self.cloud, request, notice):
+        response = answer_request(self.cloud, request, notice, now_s)
+        if notice is not None and is_acknowledgement(self.cloud, request, notice):
             self._notices[notice.node_id] = replace(notice, is_started=True)
-        line = f"{iso(now_s)} {node_id or '-'} {request.method} {request.target} {given.status}\n"
+        words = f"{request.method} {request.target} {response.status}"
+        line = f"{format_iso(now_s)} {node_id or '-'} {words}\n"
         # Whether a job has seen its notice is what differs from the answer without one: a path may
         # be the same in both.
-        calm = answer(self.cloud, request, None, now_s)
+        default_response = answer_request(self.cloud, request, None, now_s)
         with self._guard, suppress(OSError):  # a full disk must not change the answer
-            self._record(node_id, request, given, has_notice=given.is_given and given != calm)
+            self._record(
+                node_id,
+                request,
+                response,
+                has_notice=response.is_ok and response != default_response,
+            )
             with self._log.open("a", encoding="utf-8") as log:
                 log.write(line)
-        return given
+        return response
 
     def _record(
-        self, node_id: str | None, request: Request, given: Response, *, has_notice: bool
+        self,
+        node_id: str | None,
+        request: MetadataRequest,
+        response: MetadataResponse,
+        *,
+        has_notice: bool,
     ) -> None:
         key = node_id, request.path, has_notice
         is_token = request.method == "PUT"
@@ -117,23 +128,26 @@ class MetadataService:
             return
         if not self._closed.is_set():  # the journal may be closed by then
             self._recorded.add(key)
-            asked = f"{request.method} {request.path}"
+            description = f"{request.method} {request.path}"
             self._journal.add(
                 MetadataAsked(
-                    node_id=node_id, request=asked, status=given.status, has_notice=has_notice
+                    node_id=node_id,
+                    request=description,
+                    status=response.status,
+                    has_notice=has_notice,
                 )
             )
 
-    def _await_change(self, request: Request, port: int) -> str | None:
-        node_id = node_of(port, self._group())
-        before, since_ns = self._notice(node_id), self._clock.now_ns()
-        limit_s = waits_s(self.cloud, request, before)
-        while seconds_since(since_ns, self._clock) < limit_s and not self._closed.is_set():
+    def _await_change(self, request: MetadataRequest, port: int) -> str | None:
+        node_id = find_node(port, self._group())
+        earlier_notice, since_ns = self._notice(node_id), self._clock.now_ns()
+        limit_s = compute_wait_s(self.cloud, request, earlier_notice)
+        while elapsed_seconds(since_ns, self._clock) < limit_s and not self._closed.is_set():
             self._clock.sleep(POLL_S)
             # A worker may ask before its group is known, and wait for a change with the very
             # request.
-            node_id = node_id or node_of(port, self._group())  # of a group that was just started
-            if self._notice(node_id) != before:
+            node_id = node_id or find_node(port, self._group())  # of a group that was just started
+            if self._notice(node_id) != earlier_notice:
                 break
         return node_id
 
@@ -141,7 +155,7 @@ class MetadataService:
         return None if node_id is None else self._notices.get(node_id)
 
 
-def node_of(port: int, group: Mapping[int, Target]) -> str | None:
+def find_node(port: int, group: Mapping[int, Target]) -> str | None:
     """Return the node of the worker that has a socket at a port, itself or by a process below.
 
     None where no worker has: the driver, another program, or a worker whose group is not known yet.
@@ -150,19 +164,22 @@ def node_of(port: int, group: Mapping[int, Target]) -> str | None:
     # are one for all workers. First the workers themselves, as looking below each takes longer.
     workers = [(worker.pid, worker.node_id) for worker in group.values()]
     for pid, node_id in workers:
-        if _holds(pid, port):
+        if _has_port(pid, port):
             return node_id
     for pid, node_id in workers:
         with suppress(psutil.Error):
-            if any(_holds(p.pid, port) for p in psutil.Process(pid).children(recursive=True)):
+            if any(
+                _has_port(process.pid, port)
+                for process in psutil.Process(pid).children(recursive=True)
+            ):
                 return node_id
     return None
 
 
-def _holds(pid: int, port: int) -> bool:
+def _has_port(pid: int, port: int) -> bool:
     with suppress(psutil.Error):
-        held = psutil.Process(pid).net_connections("tcp4")
-        return any(c.laddr.port == port for c in held)
+        connections = psutil.Process(pid).net_connections("tcp4")
+        return any(connection.laddr.port == port for connection in connections)
     return False
 
 
@@ -175,7 +192,7 @@ class _Server(ThreadingTCPServer):
         """Ignore a client that is gone: its node may just have been lost."""
 
 
-def _handler_of(service: MetadataService) -> type[BaseHTTPRequestHandler]:
+def _build_handler(service: MetadataService) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = 30.0
 
@@ -183,13 +200,13 @@ def _handler_of(service: MetadataService) -> type[BaseHTTPRequestHandler]:
             size = self.headers.get("Content-Length", "0")
             headers = {name.lower(): value for name, value in self.headers.items()}
             body = self.rfile.read(int(size[:6])) if size.isdigit() else b""
-            request = Request(self.command, self.path, headers, body)
-            given = service.serve(request, self.client_address[1])
-            self.send_response(given.status)
-            content = given.body.encode()
+            request = MetadataRequest(self.command, self.path, headers, body)
+            response = service.serve(request, self.client_address[1])
+            self.send_response(response.status)
+            content = response.body.encode()
             kind, size = CONTENT_TYPES[service.cloud], f"{len(content)}"
-            always = {"Content-Type": kind, "Content-Length": size}
-            for name, value in {**given.headers, **always}.items():
+            fixed_headers = {"Content-Type": kind, "Content-Length": size}
+            for name, value in {**response.headers, **fixed_headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)

@@ -26,9 +26,9 @@ class ModuleFile(NamedTuple):
     package: str = ""
 
     @property
-    def is_own(self) -> bool:
+    def is_user_code(self) -> bool:
         """Whether it lies where a user keeps code: not Python's, and not the installer's."""
-        return is_own(self.file)
+        return is_user_code(self.file)
 
 
 class Modules:
@@ -39,7 +39,7 @@ class Modules:
 
     def __init__(self, entries: Sequence[str | os.PathLike[str]]) -> None:
         self._entries = [os.path.normpath(entry) for entry in entries]
-        self._spec = cache(self._looked_up)
+        self._spec = cache(self._find_spec)
 
     def find(self, name: str) -> ModuleFile | None:
         """Return the Python file of a module; None for one of Python's own, in C, or nowhere."""
@@ -48,38 +48,42 @@ class Modules:
             return None
         return ModuleFile(Path(str(spec.origin)), name, spec.parent or "")
 
-    def to_run(self, name: str) -> ModuleFile | None:
+    def find_runnable(self, name: str) -> ModuleFile | None:
         """Return the file that `python -m` runs: of a package, its `__main__`."""
-        found = self.find(f"{name}.__main__") or self.find(name)
-        return None if found is None else found._replace(name=name)
+        module_file = self.find(f"{name}.__main__") or self.find(name)
+        return None if module_file is None else module_file._replace(name=name)
 
-    def on_the_way(self, name: str) -> dict[str, ModuleFile]:
+    def find_import_chain(self, name: str) -> dict[str, ModuleFile]:
         """Return the files that an import of a module runs, by name: its packages', its own."""
         parts = name.split(".")
         names = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
-        return {each: found for each in names if (found := self.find(each)) is not None}
+        return {
+            module_name: module_file
+            for module_name in names
+            if (module_file := self.find(module_name)) is not None
+        }
 
-    def _looked_up(self, name: str) -> ModuleSpec | None:
-        above, _, last = name.rpartition(".")
-        if not above:
+    def _find_spec(self, name: str) -> ModuleSpec | None:
+        parent, _, short_name = name.rpartition(".")
+        if not parent:
             return PathFinder.find_spec(name, self._entries) or _installed(name)
-        package = self._spec(above)
+        package = self._spec(parent)
         if package is None or package.submodule_search_locations is None:
             return None
         # By its last name alone: of a module in a folder without `__init__.py` the finder would
         # ask the imported package for its path.
-        spec = PathFinder.find_spec(last, [*package.submodule_search_locations])
+        spec = PathFinder.find_spec(short_name, [*package.submodule_search_locations])
         if spec is not None:
             spec.name = name  # by which it knows its package
         return spec
 
 
-def is_own(path: Path) -> bool:
+def is_user_code(path: Path) -> bool:
     """Return whether a file or folder is a user's: not Python's, and not the installer's."""
     return not _INSTALLED & set(path.parts) and not path.is_relative_to(_LIBRARY)
 
 
-def parsed(source: bytes | str) -> ast.Module:
+def parse_module(source: bytes | str) -> ast.Module:
     """Return the tree of a module; one that is not Python is empty, and fails when it is run."""
     try:
         with warnings.catch_warnings():
@@ -89,16 +93,16 @@ def parsed(source: bytes | str) -> ast.Module:
         return ast.Module(body=[], type_ignores=[])
 
 
-def imported(node: ast.stmt, package: str) -> Iterator[str]:
+def find_imports(node: ast.stmt, package: str) -> Iterator[str]:
     """Yield the names of all modules that an import may be of; `package` is the importing one's."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
-        base = absolute("." * node.level + (node.module or ""), package)
+        base = resolve_module("." * node.level + (node.module or ""), package)
         yield from () if base is None else (base, *(f"{base}.{alias.name}" for alias in node.names))
 
 
-def absolute(name: str, package: str) -> str | None:
+def resolve_module(name: str, package: str) -> str | None:
     """Return the full name of a module, None where a relative one is of no package."""
     try:
         return importlib.util.resolve_name(name, package or None)

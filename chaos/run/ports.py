@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import ParamSpec, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
-from chaos.model.history import Baseline, Entry
+from chaos.model.history import Baseline, JournalEntry
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
 
-Show: TypeAlias = Callable[[Sequence[Entry]], None]
+ShowEntries: TypeAlias = Callable[[Sequence[JournalEntry]], None]
 Say: TypeAlias = Callable[[str], None]
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -17,7 +17,7 @@ W = TypeVar("W")
 Judge: TypeAlias = Callable[[RunDirectory, float, Baseline, W], R]
 
 
-class View(Protocol):
+class FolderView(Protocol):
     """The folders that a job writes in, as one lane alone sees them (see `processes.view`)."""
 
     @property
@@ -27,21 +27,23 @@ class View(Protocol):
     def covers(self, path: str) -> bool:
         """Return whether what is written under a path is seen in this view alone."""
 
-    def call(self, function: Callable[P, R], *words: P.args, **named: P.kwargs) -> R:
+    def call(self, function: Callable[P, R], *words: P.args, **keywords: P.kwargs) -> R:
         """Return what a function of a module's returns in the view; raises what it raises."""
 
 
-def seen_in(view: View | None, function: Callable[P, R], *words: P.args, **named: P.kwargs) -> R:
+def call_in_view(
+    view: FolderView | None, function: Callable[P, R], *words: P.args, **keywords: P.kwargs
+) -> R:
     """Return what a function returns in a view, or here if there is none."""
     if view is None:
-        return function(*words, **named)
-    return view.call(function, *words, **named)
+        return function(*words, **keywords)
+    return view.call(function, *words, **keywords)
 
 
 class Backend(Protocol):
     """An executor of plans. Its events are in the run directory's journals, after any error too."""
 
-    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+    def execute(self, plan: Plan, directory: RunDirectory, show: ShowEntries) -> None:
         """Execute one plan, and show new events as they come.
 
         Raises `ClusterError` or `HarnessError` if it cannot, and passes
@@ -56,7 +58,7 @@ class Backend(Protocol):
 class JudgingBackend(Backend, Protocol):
     """A backend elsewhere that has a run judged where it was executed."""
 
-    def judged(
+    def execute_and_judge(
         self,
         directory: RunDirectory,
         judge: Judge[W, R],
@@ -83,16 +85,16 @@ class OpenBackend(Backend, Protocol):
 class ScriptBackend(OpenBackend, Protocol):
     """A backend whose plans share one start of the job's script, up to its `fit()`."""
 
-    def beside(self, view: View | None = None) -> OpenBackend:
+    def open_parallel(self, view: FolderView | None = None) -> OpenBackend:
         """Return a backend that executes plans at the same time, from the same start.
 
         In a view, its processes see their own files in some folders. Raises `NoViewError` if what
         was started before writes there as well.
         """
 
-    def afresh(self, *, other_hashes: Plan | None = None) -> OpenBackend:
+    def open_fresh(self, *, reseeded_plan: Plan | None = None) -> OpenBackend:
         """Return a backend that starts the script once more.
 
-        `other_hashes` is the plan that it will execute with another hash seed of
+        `reseeded_plan` is the plan that it will execute with another hash seed of
         Python, as every process of a cluster has a hash seed of its own.
         """

@@ -27,32 +27,32 @@ SMALL_BYTES = 64 << 20  # plan, verdict, summary and the like
 _HINT = "Nothing was read of it. A folder that chaos has made holds files alone."
 
 
-def read_record(path: Path, *, most: int = SMALL_BYTES) -> bytes:
+def read_small_file(path: Path, *, bytes_max: int = SMALL_BYTES) -> bytes:
     """Return a file's content.
 
-    Raises `HistoryError` if it is a link, is no file, or has more than `most`
+    Raises `HistoryError` if it is a link, is no file, or has more than `bytes_max`
     bytes; `OSError` if it is missing or cannot be read.
     """
     file = _open(path)
     try:
-        _refuse_trap(os.fstat(file), path, most)
+        _check_file(os.fstat(file), path, bytes_max)
     except BaseException:
         os.close(file)
         raise
-    with os.fdopen(file, "rb") as opened:
-        return opened.read()
+    with os.fdopen(file, "rb") as reader:
+        return reader.read()
 
 
 def refuse_link(folder: Path) -> None:
     """Raise `HistoryError` if a folder of a run is a symbolic link."""
     if folder.is_symlink():
-        raise _linked(folder)
+        raise _build_link_error(folder)
 
 
-def digest_of(path: Path) -> str | None:
+def digest_history(path: Path) -> str | None:
     """Return 32 hexadecimal digits over a history's bytes, None if it cannot be read."""
     try:
-        content = read_record(path, most=HISTORY_BYTES)
+        content = read_small_file(path, bytes_max=HISTORY_BYTES)
     except (OSError, HistoryError):
         return None
     return hashlib.blake2b(content, digest_size=16).hexdigest()
@@ -64,29 +64,29 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise _linked(path) from None
+            raise _build_link_error(path) from None
         if error.errno == errno.ENXIO:  # a socket
             problem = "this is not a file, but a socket"
-            raise HistoryError(problem, _HINT, place=str(path)) from None
+            raise HistoryError(problem, _HINT, location=str(path)) from None
         raise
 
 
-def _refuse_trap(found: os.stat_result, path: Path, most: int) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _check_file(status: os.stat_result, path: Path, bytes_max: int) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(found.st_mode):
-        raise HistoryError("this is not a file, but a pipe or a device", _HINT, place=str(path))
-    if found.st_size > most:
-        problem = f"the file has {found.st_size >> 20} MiB, and {most >> 20} at most are read"
-        raise HistoryError(problem, "Is it what its name says?", place=str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise HistoryError("this is not a file, but a pipe or a device", _HINT, location=str(path))
+    if status.st_size > bytes_max:
+        problem = f"the file has {status.st_size >> 20} MiB, and {bytes_max >> 20} at most are read"
+        raise HistoryError(problem, "Is it what its name says?", location=str(path))
 
 
-def _linked(path: Path) -> HistoryError:
+def _build_link_error(path: Path) -> HistoryError:
     problem = "this is a symbolic link, which is not followed"
-    return HistoryError(problem, "Put what it leads to in its place.", place=str(path))
+    return HistoryError(problem, "Put what it leads to in its place.", location=str(path))
 
 
-_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -112,19 +112,19 @@ def write_bytes(path: Path, content: bytes) -> Path:
 
 
 @contextmanager
-def full_disk_told(folder: str, left: str) -> Iterator[None]:
+def translate_disk_errors(folder: str, remainder: str) -> Iterator[None]:
     """Turn an error of the disk into a `HarnessError` that states what is left; pass others on."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _OF_THE_DISK:
+        if error.errno not in _DISK_ERRORS:
             raise
-        raise HarnessError(unwritten(folder, error, left)) from error
+        raise HarnessError(describe_write_error(folder, error, remainder)) from error
 
 
-def unwritten(folder: str, error: OSError, left: str) -> str:
-    """Return the error for a record that could not be written; `left`: what there is anyway."""
-    return f"{folder}: cannot write there: {error.strerror}. {left}"
+def describe_write_error(folder: str, error: OSError, remainder: str) -> str:
+    """Return the error for a record that could not be written; `remainder`: what is there."""
+    return f"{folder}: cannot write there: {error.strerror}. {remainder}"
 
 
 def write_fields(path: Path, fields: Mapping[str, Any]) -> None:
@@ -136,7 +136,7 @@ def write_fields(path: Path, fields: Mapping[str, Any]) -> None:
 def read_fields(path: Path) -> dict[str, Any] | None:
     """Return the object of `write_fields`, None if there is no file."""
     try:
-        fields: dict[str, Any] = json.loads(read_record(path))
+        fields: dict[str, Any] = json.loads(read_small_file(path))
     except FileNotFoundError:
         return None
     return fields

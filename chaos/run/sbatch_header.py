@@ -33,49 +33,49 @@ _SHORT = {
 _HEAD = 4096  # bytes, in which the first of its options is
 
 
-class Option(NamedTuple):
+class SbatchOption(NamedTuple):
     """The value of an option, and its line."""
 
     value: str
     line: int
 
 
-def options_in(text: str) -> Mapping[str, Option]:
+def parse_options(text: str) -> Mapping[str, SbatchOption]:
     """Return the options of a header by their long names, the last of each."""
-    return dict(_options(text))
+    return dict(_iterate_options(text))
 
 
-def options_of(script: Path) -> Mapping[str, Option]:
+def load_options(script: Path) -> Mapping[str, SbatchOption]:
     """Return the options in the header of a script; raises `OSError`."""
-    return options_in(script.read_text(encoding="utf-8", errors="replace"))
+    return parse_options(script.read_text(encoding="utf-8", errors="replace"))
 
 
-def is_for_sbatch(script: Path) -> bool:
+def is_sbatch_script(script: Path) -> bool:
     """Return whether a file is a script with options for sbatch; raises `OSError`."""
     with script.open("rb") as file:
         head = file.read(_HEAD)
     return head.startswith(b"#!") and b"\n#SBATCH" in head
 
 
-def nodes_in(text: str) -> int:
+def count_nodes(text: str) -> int:
     """Return the number of nodes that a header asks for; one where it names none."""
-    least = options_in(text).get("--nodes", Option("", 0)).value.partition("-")[0]
-    return max(1, int(least)) if least.isdigit() else 1
+    number = parse_options(text).get("--nodes", SbatchOption("", 0)).value.partition("-")[0]
+    return max(1, int(number)) if number.isdigit() else 1
 
 
-def tasks_per_node(given: Mapping[str, Option], nodes: int) -> int:
+def count_tasks(header: Mapping[str, SbatchOption], nodes: int) -> int:
     """Return the number of tasks on a node that a header asks for; one where it says nothing."""
     for name, share in (("--ntasks-per-node", 1), ("--ntasks", nodes)):
-        if name in given and given[name].value.isdigit():
-            return max(1, -(-int(given[name].value) // share))
+        if name in header and header[name].value.isdigit():
+            return max(1, -(-int(header[name].value) // share))
     return 1
 
 
-def _options(text: str) -> Iterator[tuple[str, Option]]:
+def _iterate_options(text: str) -> Iterator[tuple[str, SbatchOption]]:
     """Yield the options of a header, several of a line too: `-N4 -t 1:00`, `--nodes=4 -q a`."""
     for number, line in enumerate(text.splitlines(), 1):
-        found = _HEADER.match(line.strip())
-        words = _words(found[1]) if found is not None else []
+        match = _HEADER.match(line.strip())
+        words = _split_words(match[1]) if match is not None else []
         while words:
             name, sign, value = words.pop(0).partition("=")
             if not name.startswith("-"):
@@ -84,10 +84,10 @@ def _options(text: str) -> Iterator[tuple[str, Option]]:
                 name, value = name[:2], name[2:]
             elif not sign and words and not words[0].startswith("-"):
                 value = words.pop(0)
-            yield _SHORT.get(name, name), Option(value.strip("\"'"), number)
+            yield _SHORT.get(name, name), SbatchOption(value.strip("\"'"), number)
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:  # a quotation mark stands alone

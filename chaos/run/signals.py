@@ -13,10 +13,10 @@ MEMORY = (
 )
 
 
-def killed(what: str, code: int) -> str:
+def describe_kill(process: str, code: int) -> str:
     """Return the sentence for a process that ended by a signal (a negative code)."""
-    said = f"{what} was ended by {signal.Signals(-code).name}, and chaos did not end it"
-    return f"{said}. {MEMORY}" if -code == signal.SIGKILL else said
+    sentence = f"{process} was ended by {signal.Signals(-code).name}, and chaos did not end it"
+    return f"{sentence}. {MEMORY}" if -code == signal.SIGKILL else sentence
 
 
 def is_foreign(code: int) -> bool:
@@ -32,7 +32,7 @@ DRIVER_STACKS = "stacks-driver.txt"
 START_STACKS = "stacks-start.txt"  # of a worker that does not come to its first line
 
 
-def signal_of(name: str) -> int:
+def find_signal(name: str) -> int:
     """Return the number of a signal by its name."""
     return STACK_SIGNAL if name == STACKS else signal.Signals[f"SIG{name}"]
 

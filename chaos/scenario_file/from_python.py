@@ -28,9 +28,9 @@ from chaos.model.trigger import (
     State,
 )
 from chaos.record import Record
-from chaos.scenario_file.load import scenario_from
-from chaos.scenario_file.messages import nearest, reworded
-from chaos.scenario_file.yaml_lines import Lines
+from chaos.scenario_file.load import parse_scenario
+from chaos.scenario_file.messages import find_nearest, reword_errors
+from chaos.scenario_file.yaml_lines import YamlLines
 
 Construct: TypeAlias = Callable[..., FaultEntry]
 
@@ -64,46 +64,50 @@ again at the distances of `every`.\
 """
 
 
-def settings_of(fault: str) -> Mapping[str, FieldInfo]:
+def list_settings(fault: str) -> Mapping[str, FieldInfo]:
     """Return a fault's own settings by name, without those that name the place."""
     fields = FAULTS[fault].model_fields
     return {name: field for name, field in fields.items() if name not in {*PLACE, *DRAWS}}
 
 
-def signature_of(fault: str) -> Signature:
+def build_signature(fault: str) -> Signature:
     """Return the parameters of a fault's function; all are keywords."""
     keyword = partial(Parameter, kind=Parameter.KEYWORD_ONLY)
-    found = [keyword(n, default=None, annotation=kind) for n, kind in {**PLACE, **DRAWS}.items()]
-    for name, field in settings_of(fault).items():
+    parameters = [
+        keyword(key, default=None, annotation=kind) for key, kind in {**PLACE, **DRAWS}.items()
+    ]
+    for name, field in list_settings(fault).items():
         default = Parameter.empty if field.is_required() else field.get_default()
-        found.append(keyword(name, default=default, annotation=without_bounds(field.annotation)))
-    return Signature(found, return_annotation=FaultEntry)
+        parameters.append(
+            keyword(name, default=default, annotation=strip_annotations(field.annotation))
+        )
+    return Signature(parameters, return_annotation=FaultEntry)
 
 
-def without_bounds(kind: Any) -> Any:  # noqa: ANN401 - a type, of which Python has many kinds
+def strip_annotations(kind: Any) -> Any:  # noqa: ANN401 - a type, of which Python has many kinds
     """Return a type as people would write it: `Annotated` is for pydantic."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return without_bounds(args[0])
+        return strip_annotations(args[0])
     if origin in {Union, UnionType}:
-        return reduce(or_, map(without_bounds, args))
+        return reduce(or_, map(strip_annotations, args))
     if origin is tuple:
-        return GenericAlias(tuple, tuple(map(without_bounds, args)))
+        return GenericAlias(tuple, tuple(map(strip_annotations, args)))
     return kind
 
 
-def _function(fault: str) -> Construct:
-    signature = signature_of(fault)
+def _build_function(fault: str) -> Construct:
+    signature = build_signature(fault)
 
-    def construct(**given: Any) -> FaultEntry:  # noqa: ANN401 - as the signature says
+    def construct(**keywords: Any) -> FaultEntry:  # noqa: ANN401 - as the signature says
         try:
-            signature.bind(**given)
+            signature.bind(**keywords)
         except TypeError as error:
-            unknown = next((name for name in given if name not in signature.parameters), "")
-            meant = nearest(unknown, signature.parameters)
-            hint = f". Did you mean {meant}?" if meant else ""
+            unknown = next((name for name in keywords if name not in signature.parameters), "")
+            close_name = find_nearest(unknown, signature.parameters)
+            hint = f". Did you mean {close_name}?" if close_name else ""
             raise TypeError(f"{fault}() {error}{hint}") from None
-        return _entry(fault, given)
+        return _build_entry(fault, keywords)
 
     construct.__name__ = construct.__qualname__ = fault
     construct.__doc__ = f"{cleandoc(FAULTS[fault].__doc__ or '')}\n\n{PLACE_DOC}"
@@ -111,13 +115,17 @@ def _function(fault: str) -> Construct:
     return construct
 
 
-def _entry(fault: str, given: Mapping[str, Any]) -> FaultEntry:
-    known = {name: value for name, value in given.items() if value is not None}
-    own = {name: value for name, value in known.items() if name not in {*PLACE, *DRAWS}}
-    if "at" in known and "rank" in known:
-        own["rank"] = known["rank"]
-    drawn = {name: _plain(known[name]) for name in DRAWS if name in known}
-    value = {"at": _place(fault, known), **drawn, fault: own}
+def _build_entry(fault: str, keywords: Mapping[str, Any]) -> FaultEntry:
+    given_values = {name: value for name, value in keywords.items() if value is not None}
+    fault_settings = {
+        name: value for name, value in given_values.items() if name not in {*PLACE, *DRAWS}
+    }
+    if "at" in given_values and "rank" in given_values:
+        fault_settings["rank"] = given_values["rank"]
+    draw_values = {
+        name: _convert_plain(given_values[name]) for name in DRAWS if name in given_values
+    }
+    value = {"at": _build_trigger(fault, given_values), **draw_values, fault: fault_settings}
     try:
         return FaultEntry.model_validate_json(json.dumps(value))
     except ValidationError as error:
@@ -125,42 +133,46 @@ def _entry(fault: str, given: Mapping[str, Any]) -> FaultEntry:
         details = error.errors(include_url=False)
         for detail in details:
             detail["loc"] = ("faults", 0, *detail["loc"])
-        problems = [problem.said for problem in reworded(details, Lines())]
+        problems = [problem.message for problem in reword_errors(details, YamlLines())]
         raise ValueError(f"{fault}(): {'; '.join(problems)}") from None
 
 
-def _place(fault: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    named = [kind for kind in KINDS if kind in given]
-    at = given.get("at")
-    if at is not None:
-        if named or "epoch" in given:
-            raise TypeError(f"{fault}() has either at or {(*named, 'epoch')[0]}")
-        return at.model_dump(exclude_none=True) if isinstance(at, Record) else dict(at)
-    if len(named) != 1:
-        given_both = f"; it has {' and '.join(named)}" if named else ""
+def _build_trigger(fault: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    given_kinds = [kind for kind in KINDS if kind in keywords]
+    trigger = keywords.get("at")
+    if trigger is not None:
+        if given_kinds or "epoch" in keywords:
+            raise TypeError(f"{fault}() has either at or {(*given_kinds, 'epoch')[0]}")
+        return (
+            trigger.model_dump(exclude_none=True) if isinstance(trigger, Record) else dict(trigger)
+        )
+    if len(given_kinds) != 1:
+        conflict_text = f"; it has {' and '.join(given_kinds)}" if given_kinds else ""
         raise TypeError(
             f"{fault}() needs one place: epoch and step, epoch and moment, recovering_from, "
-            f"starting, state, seconds, or at{given_both}"
+            f"starting, state, seconds, or at{conflict_text}"
         )
-    beside = ("epoch", *named, "attempt", "stage", "at_launch", "visit", "rank")
-    return {name: given[name] for name in beside if name in given}
+    trigger_keys = ("epoch", *given_kinds, "attempt", "stage", "at_launch", "visit", "rank")
+    return {name: keywords[name] for name in trigger_keys if name in keywords}
 
 
-BY_NAME: dict[str, Construct] = {fault: _function(fault) for fault in FAULTS}
+BY_NAME: dict[str, Construct] = {fault: _build_function(fault) for fault in FAULTS}
 
 
-def scenario_of(given: Mapping[str, Any], *, name: str, path: Path, line: int) -> Scenario:
+def build_scenario(keywords: Mapping[str, Any], *, name: str, path: Path, line: int) -> Scenario:
     """Return the scenario that keywords describe, the job's among them; None is left out.
 
     Raises `ScenarioError` at the line with all mistakes, in the words used for a file.
     """
-    known = {key: _plain(value) for key, value in given.items() if value is not None}
+    given_values = {
+        key: _convert_plain(value) for key, value in keywords.items() if value is not None
+    }
     value = {
         "scenario": name,
-        "job": {key: known.pop(key) for key in [*known] if key in Job.model_fields},
-        **known,
+        "job": {key: given_values.pop(key) for key in [*given_values] if key in Job.model_fields},
+        **given_values,
     }
-    return scenario_from(value, path=path, line=line)
+    return parse_scenario(value, path=path, line=line)
 
 
 def train_loop_name(train_loop: str | Callable[..., object]) -> str:
@@ -176,11 +188,11 @@ def train_loop_name(train_loop: str | Callable[..., object]) -> str:
     return f"{train_loop.__module__}:{name}"
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - what JSON has, of what Python wrote
-    return json.loads(json.dumps(value, default=_as_json))
+def _convert_plain(value: Any) -> Any:  # noqa: ANN401 - what JSON has, of what Python wrote
+    return json.loads(json.dumps(value, default=_convert_value))
 
 
-def _as_json(value: object) -> Any:  # noqa: ANN401 - what JSON has
+def _convert_value(value: object) -> Any:  # noqa: ANN401 - what JSON has
     if isinstance(value, Record):
         return value.model_dump(mode="json", exclude_none=True)
     if isinstance(value, PurePath):

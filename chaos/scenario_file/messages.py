@@ -13,40 +13,40 @@ from pydantic_core import ErrorDetails
 
 from chaos.model.fault_entry import FAULTS
 from chaos.model.scenario import SOURCES, Scenario
-from chaos.scenario_file.yaml_lines import Lines, Loc, Plain, Problem, shortened
+from chaos.scenario_file.yaml_lines import Loc, Plain, YamlLines, YamlProblem, shorten_text
 
 
-def quoted(value: Plain) -> str:
+def quote_value(value: Plain) -> str:
     """Return a value as the file has it: text in quotes, a structure by its kind."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return repr(shortened(value))
+        return repr(shorten_text(value))
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
     return str(value)
 
 
-def nearest(word: str, known: Collection[str]) -> str | None:
+def find_nearest(word: str, known_names: Collection[str]) -> str | None:
     """Return the known word that was probably meant, whatever the case and the dashes."""
-    by_shape = {name.lower(): name for name in known}
-    found = get_close_matches(word.lower().replace("-", "_"), by_shape, n=1)
-    return by_shape[found[0]] if found else None
+    by_shape = {name.lower(): name for name in known_names}
+    matches = get_close_matches(word.lower().replace("-", "_"), by_shape, n=1)
+    return by_shape[matches[0]] if matches else None
 
 
 JsonSchema: TypeAlias = dict[str, Any]
 
 
 @cache
-def json_schema() -> JsonSchema:
+def build_json_schema() -> JsonSchema:
     """Return the schema of `*.chaos.yaml`, fit for yaml-language-server.
 
     It is stricter than the loader in one way: a key without a value is an
     error here, so that an editor shows it while it is being typed.
     """
-    schema = _without_null(Scenario.model_json_schema())
+    schema = _strip_null(Scenario.model_json_schema())
     kinds = schema["$defs"]
     kinds["FaultEntry"]["oneOf"] = [{"required": [fault]} for fault in FAULTS]
     kinds["Job"]["oneOf"] = [{"required": [source]} for source in SOURCES]
@@ -58,12 +58,12 @@ def json_schema() -> JsonSchema:
     }
 
 
-def _without_null(node: Any) -> Any:  # noqa: ANN401  a piece of JSON
+def _strip_null(node: Any) -> Any:  # noqa: ANN401  a piece of JSON
     if isinstance(node, list):
-        return [_without_null(item) for item in node]
+        return [_strip_null(item) for item in node]
     if not isinstance(node, dict):
         return node
-    pieces = {key: _without_null(value) for key, value in node.items()}
+    pieces = {key: _strip_null(value) for key, value in node.items()}
     if pieces.get("default", ...) is None:
         del pieces["default"]
     options = [option for option in pieces.pop("anyOf", ()) if option != {"type": "null"}]
@@ -72,81 +72,96 @@ def _without_null(node: Any) -> Any:  # noqa: ANN401  a piece of JSON
     return {**pieces, "anyOf": options} if options else pieces
 
 
-_SAID_OTHERWISE = {"on": "at", "when": "at", "trigger": "at"}
+_KEY_SYNONYMS = {"on": "at", "when": "at", "trigger": "at"}
 
 
-def reworded(errors: Sequence[ErrorDetails], lines: Lines) -> Iterator[Problem]:
+def reword_errors(errors: Sequence[ErrorDetails], lines: YamlLines) -> Iterator[YamlProblem]:
     """Return one problem per error; a misspelt key is not also a missing one."""
-    schema = json_schema()
-    unknown = [e["loc"] for e in errors if e["type"] == "extra_forbidden"]
-    meant = {(*loc[:-1], _meant(loc, _record(schema, loc[:-1]))) for loc in unknown}
+    schema = build_json_schema()
+    unknown_locs = [detail["loc"] for detail in errors if detail["type"] == "extra_forbidden"]
+    meant_locs = {
+        (*loc[:-1], _find_meant_key(loc, _find_record(schema, loc[:-1]))) for loc in unknown_locs
+    }
     for error in errors:
         kind, loc = error["type"], error["loc"]
         if kind == "extra_forbidden":
-            yield _unknown_key(loc, _record(schema, loc[:-1]), lines)
+            yield _describe_unknown_key(loc, _find_record(schema, loc[:-1]), lines)
         elif kind == "value_error":
-            yield _broken_rule(error, lines)
+            yield _describe_broken_rule(error, lines)
         elif kind != "missing":
-            yield _wrong_value(error, _record(schema, loc), lines)
-        elif loc not in meant:
-            yield _missing_key(loc, _record(schema, loc), lines)
+            yield _describe_wrong_value(error, _find_record(schema, loc), lines)
+        elif loc not in meant_locs:
+            yield _describe_missing_key(loc, _find_record(schema, loc), lines)
 
 
-def _unknown_key(loc: Loc, record: JsonSchema, lines: Lines) -> Problem:
-    key, place = str(loc[-1]), untagged(loc)
-    meant = _meant(loc, record)
-    if key == "on" and meant:
+def _describe_unknown_key(loc: Loc, record: JsonSchema, lines: YamlLines) -> YamlProblem:
+    key, file_loc = str(loc[-1]), strip_tag(loc)
+    close_key = _find_meant_key(loc, record)
+    if key == "on" and close_key:
         hint = "A trigger is spelled `at:`."
-    elif meant:
-        hint = f"Did you mean {meant}?"
+    elif close_key:
+        hint = f"Did you mean {close_key}?"
     else:
         hint = f"Known here: {', '.join(record['properties'])}."
-    return Problem(lines.key(place), f"unknown key {key!r}{_inside(place)}", hint, place)
+    return YamlProblem(
+        lines.find_key_line(file_loc),
+        f"unknown key {key!r}{_describe_position(file_loc)}",
+        hint,
+        file_loc,
+    )
 
 
-def _missing_key(loc: Loc, value: JsonSchema, lines: Lines) -> Problem:
-    place = untagged(loc)
-    hint = f"Add `{place[-1]}:`, {expectation(value)}."
-    text = f"{_owner(place)} needs {place[-1]}"
-    return Problem(lines.value(place[:-1]), text, hint, place)
+def _describe_missing_key(loc: Loc, value: JsonSchema, lines: YamlLines) -> YamlProblem:
+    file_loc = strip_tag(loc)
+    hint = f"Add `{file_loc[-1]}:`, {describe_expectation(value)}."
+    text = f"{_describe_owner(file_loc)} needs {file_loc[-1]}"
+    return YamlProblem(lines.find_value_line(file_loc[:-1]), text, hint, file_loc)
 
 
-def _wrong_value(error: ErrorDetails, value: JsonSchema, lines: Lines) -> Problem:
-    place = untagged(error["loc"])
-    name = next((part for part in reversed(place) if isinstance(part, str)), "a scenario")
-    if place and isinstance(place[-1], int):
+def _describe_wrong_value(error: ErrorDetails, value: JsonSchema, lines: YamlLines) -> YamlProblem:
+    file_loc = strip_tag(error["loc"])
+    name = next((part for part in reversed(file_loc) if isinstance(part, str)), "a scenario")
+    if file_loc and isinstance(file_loc[-1], int):
         name = f"each of {name}"
-    given = error["input"]
-    text = f"{name} must be {expectation(value)}, got {quoted(given)}"
-    return Problem(lines.value(place), text, _value_hint(value, given), place)
+    input_value = error["input"]
+    text = f"{name} must be {describe_expectation(value)}, got {quote_value(input_value)}"
+    return YamlProblem(
+        lines.find_value_line(file_loc), text, _suggest_value(value, input_value), file_loc
+    )
 
 
-def _value_hint(value: JsonSchema, given: Plain) -> str:
-    if isinstance(given, str) and (meant := nearest(given, value.get("enum", ()))):
-        return f"Did you mean {meant}?"
+def _suggest_value(value: JsonSchema, input_value: Plain) -> str:
+    if isinstance(input_value, str) and (
+        close_choice := find_nearest(input_value, value.get("enum", ()))
+    ):
+        return f"Did you mean {close_choice}?"
     kind = value.get("type")
-    if isinstance(given, str) and kind in {"integer", "number"} and given.strip().isdecimal():
+    if (
+        isinstance(input_value, str)
+        and kind in {"integer", "number"}
+        and input_value.strip().isdecimal()
+    ):
         return "Write it without quotes."
     is_text = kind == "string" and "enum" not in value
-    if is_text and isinstance(given, bool | int | float):
-        return f'Quote it: "{quoted(given)}".'
+    if is_text and isinstance(input_value, bool | int | float):
+        return f'Quote it: "{quote_value(input_value)}".'
     return ""
 
 
-def _broken_rule(error: ErrorDetails, lines: Lines) -> Problem:
-    place = untagged(error["loc"])
+def _describe_broken_rule(error: ErrorDetails, lines: YamlLines) -> YamlProblem:
+    file_loc = strip_tag(error["loc"])
     text = error["msg"].removeprefix("Value error, ")
-    if place == ("expect",):
-        given = error["input"] if isinstance(error["input"], dict) else {}
-        if "check" not in given and given.get("verdict") == "inconclusive":
+    if file_loc == ("expect",):
+        expect_values = error["input"] if isinstance(error["input"], dict) else {}
+        if "check" not in expect_values and expect_values.get("verdict") == "inconclusive":
             hint = "Add check, such as faults-happened or trajectory."
-            return Problem(lines.key((*place, "verdict")), text, hint, place)
+            return YamlProblem(lines.find_key_line((*file_loc, "verdict")), text, hint, file_loc)
         hint = "Add that, or leave check out."
-        return Problem(lines.key((*place, "check")), text, hint, place)
-    return Problem(lines.value(place), text, "", place)
+        return YamlProblem(lines.find_key_line((*file_loc, "check")), text, hint, file_loc)
+    return YamlProblem(lines.find_value_line(file_loc), text, "", file_loc)
 
 
-def expectation(value: JsonSchema) -> str:
+def describe_expectation(value: JsonSchema) -> str:
     """Return in words the value that a schema requires."""
     if "enum" in value:
         return f"one of {', '.join(str(choice) for choice in value['enum'])}"
@@ -158,63 +173,69 @@ def expectation(value: JsonSchema) -> str:
         return "text that is not empty" if value.get("minLength") else "text"
     if kind not in {"integer", "number"}:
         return words.get(kind, "a value")
-    return " ".join(["a whole number" if kind == "integer" else "a number", *_bounds(value)])
+    return " ".join(
+        ["a whole number" if kind == "integer" else "a number", *_describe_bounds(value)]
+    )
 
 
-def _bounds(value: JsonSchema) -> Iterator[str]:
-    above, least, most = (value.get(k) for k in ("exclusiveMinimum", "minimum", "maximum"))
-    if above is not None:
-        yield f">= {above + 1}" if value["type"] == "integer" else f"> {above}"
-    if least is not None:
-        yield f">= {least}"
-    if most is not None:
-        yield f"and <= {most}"
+def _describe_bounds(value: JsonSchema) -> Iterator[str]:
+    lower_limit, minimum, maximum = (
+        value.get(key) for key in ("exclusiveMinimum", "minimum", "maximum")
+    )
+    if lower_limit is not None:
+        yield f">= {lower_limit + 1}" if value["type"] == "integer" else f"> {lower_limit}"
+    if minimum is not None:
+        yield f">= {minimum}"
+    if maximum is not None:
+        yield f"and <= {maximum}"
 
 
-def _record(schema: JsonSchema, loc: Loc) -> JsonSchema:
+def _find_record(schema: JsonSchema, loc: Loc) -> JsonSchema:
     """Return the part of the schema that describes `loc`, with references followed."""
     node = schema
     for part in loc:
         if "oneOf" in node and "properties" not in node:
-            kinds = [_followed(schema, kind) for kind in node["oneOf"]]
+            kinds = [_follow_reference(schema, kind) for kind in node["oneOf"]]
             node = next(kind for kind in kinds if part in kind["required"])
         else:
-            node = _followed(schema, _below(node, part))
+            node = _follow_reference(schema, _find_child(node, part))
     return node
 
 
-def _below(node: JsonSchema, part: str | int) -> JsonSchema:
-    below: Any = node.get("items", {})
+def _find_child(node: JsonSchema, part: str | int) -> JsonSchema:
+    child: Any = node.get("items", {})
     if isinstance(part, str):
-        below = node.get("properties", {}).get(part, node.get("additionalProperties", {}))
-    return below if isinstance(below, dict) else {}
+        child = node.get("properties", {}).get(part, node.get("additionalProperties", {}))
+    return child if isinstance(child, dict) else {}
 
 
-def _followed(schema: JsonSchema, node: JsonSchema) -> JsonSchema:
+def _follow_reference(schema: JsonSchema, node: JsonSchema) -> JsonSchema:
     if "$ref" not in node:
         return node
     kind: JsonSchema = schema["$defs"][node["$ref"].rpartition("/")[2]]
     return kind
 
 
-def _meant(loc: Loc, record: JsonSchema) -> str | None:
-    key, known = str(loc[-1]), list(record["properties"])
-    other = _SAID_OTHERWISE.get(key)
-    return other if other in known else nearest(key, known)
+def _find_meant_key(loc: Loc, record: JsonSchema) -> str | None:
+    key, known_keys = str(loc[-1]), list(record["properties"])
+    synonym = _KEY_SYNONYMS.get(key)
+    return synonym if synonym in known_keys else find_nearest(key, known_keys)
 
 
-def untagged(loc: Loc) -> Loc:
+def strip_tag(loc: Loc) -> Loc:
     """Return the place in the file: pydantic inserts the trigger's kind after `at`."""
     is_in_trigger = loc[:1] == ("faults",) and loc[2:3] == ("at",)
     return (*loc[:3], *loc[4:]) if is_in_trigger else loc
 
 
-def _owner(place: Loc) -> str:
-    above = place[:-1]
-    if not above:
+def _describe_owner(file_loc: Loc) -> str:
+    parent_loc = file_loc[:-1]
+    if not parent_loc:
         return "a scenario"
-    return f"an entry of {above[-2]}" if isinstance(above[-1], int) else str(above[-1])
+    return (
+        f"an entry of {parent_loc[-2]}" if isinstance(parent_loc[-1], int) else str(parent_loc[-1])
+    )
 
 
-def _inside(place: Loc) -> str:
-    return f" in {_owner(place)}" if place[:-1] else ""
+def _describe_position(file_loc: Loc) -> str:
+    return f" in {_describe_owner(file_loc)}" if file_loc[:-1] else ""

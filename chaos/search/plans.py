@@ -7,16 +7,16 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import order_of
+from chaos.audit.site_groups import build_sort_key
 from chaos.errors import UsageError
-from chaos.faults.base import Between
+from chaos.faults.base import SecondsRange
 from chaos.faults.kill_worker import KillWorker
 from chaos.model.fault_entry import FAULTS, FaultEntry, PlacedFault
-from chaos.model.launcher import FACTS, USUAL, Launcher
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher
 from chaos.model.places import EpochRank
 from chaos.model.plan import Op
 from chaos.model.trigger import STAGES, AtMoment, AtRecovery, AtStep, Moment, Stage, Trigger
-from chaos.plan.draw import DRAWN, suits
+from chaos.plan.draw import DRAWN, can_be_drawn
 from chaos.search import FAULTS_MAX
 
 # A setting that is drawn from a range of seconds is drawn in so many parts of it.
@@ -26,91 +26,98 @@ Variant: TypeAlias = tuple[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True)
-class JobPlaces:
+class JobFaultSites:
     """The places of a job at which a fault is drawn."""
 
     #: the number of optimizer steps
     steps: Mapping[EpochRank, int]
     #: the places of each moment
     moments: Mapping[Moment, Sequence[EpochRank]]
-    launcher: Launcher = USUAL
+    launcher: Launcher = DEFAULT_LAUNCHER
 
     @classmethod
-    def of(cls, profile: JobProfile) -> "JobPlaces":
+    def from_profile(cls, profile: JobProfile) -> "JobFaultSites":
         """Return the places that a run without faults has shown."""
         return cls(profile.steps, profile.moments, profile.launcher)
 
     @classmethod
-    def even(cls, *, epochs: int, steps: int, workers: int, launcher: Launcher) -> "JobPlaces":
+    def from_counts(
+        cls, *, epochs: int, steps: int, workers: int, launcher: Launcher
+    ) -> "JobFaultSites":
         """Return the places of a job whose epochs and ranks are all alike."""
         points = [EpochRank(epoch, rank) for epoch in range(epochs) for rank in range(workers)]
         moments: dict[Moment, Sequence[EpochRank]] = {}
-        if "reports" in FACTS[launcher].has:
+        if "reports" in LAUNCHER_FACTS[launcher].parts:
             moments = {"reported": points, "committed": points}
         return cls(dict.fromkeys(points, steps), moments, launcher)
 
     @property
     def epochs(self) -> list[int]:
         """The epochs with a place."""
-        points = [point for of in self.moments.values() for point in of]
+        points = [point for moment_points in self.moments.values() for point in moment_points]
         return sorted({epoch for epoch, _ in (*self.steps, *points)})
 
     @property
     def ranks(self) -> list[int]:
         """The ranks with a place."""
-        points = [point for of in self.moments.values() for point in of]
+        points = [point for moment_points in self.moments.values() for point in moment_points]
         return sorted({rank for _, rank in (*self.steps, *points)})
 
-    def options(self, epoch: int) -> list[tuple[Moment | None, int]]:
+    def list_options(self, epoch: int) -> list[tuple[Moment | None, int]]:
         """Return the moments of an epoch with their ranks, its steps (None) before all others."""
-        found: list[tuple[Moment | None, int]] = [
-            (None, rank) for of, rank in sorted(self.steps) if of == epoch
+        options: list[tuple[Moment | None, int]] = [
+            (None, rank) for site_epoch, rank in sorted(self.steps) if site_epoch == epoch
         ]
         for moment, points in self.moments.items():
-            found += [(moment, rank) for of, rank in points if of == epoch]
-        return found
+            options += [(moment, rank) for site_epoch, rank in points if site_epoch == epoch]
+        return options
 
-    def before_upload(self, epoch: int) -> AtStep:
+    def find_upload_step(self, epoch: int) -> AtStep:
         """Return the last step before the next upload, on the rank that makes it."""
         uploads = sorted(point for point in self.moments["upload_begin"] if self.steps.get(point))
-        at, rank = next((point for point in uploads if point[0] >= epoch), uploads[-1])
-        return AtStep(epoch=at, step=self.steps[EpochRank(at, rank)], rank=rank)
+        upload_epoch, rank = next((point for point in uploads if point[0] >= epoch), uploads[-1])
+        return AtStep(epoch=upload_epoch, step=self.steps[EpochRank(upload_epoch, rank)], rank=rank)
 
-    def early(self, epoch: int, step: int) -> AtStep | AtMoment:
+    def find_early_site(self, epoch: int, step: int) -> AtStep | AtMoment:
         """Return a place in the first half of training, on the lowest rank with a place there."""
-        half = self.epochs[: max(1, len(self.epochs) // 2)]
-        at = half[self.epochs.index(epoch) % len(half)]
-        moment, rank = self.options(at)[0]
+        first_half = self.epochs[: max(1, len(self.epochs) // 2)]
+        early_epoch = first_half[self.epochs.index(epoch) % len(first_half)]
+        moment, rank = self.list_options(early_epoch)[0]
         if moment is not None:
-            return AtMoment(epoch=at, moment=moment, rank=rank)
-        return AtStep(epoch=at, step=min(step, self.steps[EpochRank(at, rank)]), rank=rank)
+            return AtMoment(epoch=early_epoch, moment=moment, rank=rank)
+        return AtStep(
+            epoch=early_epoch, step=min(step, self.steps[EpochRank(early_epoch, rank)]), rank=rank
+        )
 
-    def variants(self, kinds: Sequence[str] | None = None) -> list[Variant]:
+    def select_variants(self, kinds: Sequence[str] | None = None) -> list[Variant]:
         """Return the faults that are safe to draw for the job, of these kinds; the plainest first.
 
         Raises `UsageError` for a kind that is never drawn, or not for this job.
         """
-        uploads = any(self.steps.get(point) for point in self.moments.get("upload_begin", ()))
-        found = [
+        has_uploads = any(self.steps.get(point) for point in self.moments.get("upload_begin", ()))
+        suitable_variants = [
             (name, settings)
             for name, settings in DRAWN
-            if suits((name, settings), FACTS[self.launcher])
-            and (FAULTS[name].family != "storage" or uploads)
+            if can_be_drawn((name, settings), LAUNCHER_FACTS[self.launcher])
+            and (FAULTS[name].family != "storage" or has_uploads)
         ]
-        possible = list(dict.fromkeys(name for name, _ in found))
+        possible_kinds = list(dict.fromkeys(name for name, _ in suitable_variants))
         for kind in kinds or ():
-            if kind not in possible:
+            if kind not in possible_kinds:
                 raise UsageError(
-                    f"{kind} is not drawn for this job", f"Those drawn are {', '.join(possible)}."
+                    f"{kind} is not drawn for this job",
+                    f"Those drawn are {', '.join(possible_kinds)}.",
                 )
-        chosen = [variant for variant in found if kinds is None or variant[0] in kinds]
+        selected_variants = [
+            variant for variant in suitable_variants if kinds is None or variant[0] in kinds
+        ]
         # Hypothesis shrinks towards the first of a choice, so a plan that fails becomes one of
         # killed workers where these do it, too.
-        return sorted(chosen, key=lambda variant: variant[0] != "kill_worker")
+        return sorted(selected_variants, key=lambda variant: variant[0] != "kill_worker")
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnFault:
     """One drawn fault at its place."""
 
     entry: FaultEntry
@@ -119,61 +126,69 @@ class Drawn:
     rank: int = 0
 
 
-def ops_of(drawn: Sequence[Drawn]) -> tuple[Op, ...]:
+def build_ops(drawn_faults: Sequence[DrawnFault]) -> tuple[Op, ...]:
     """Return drawn faults as ops, in the order of training, those of a restart after its cause."""
     ops: list[Op] = []
-    for one in sorted(drawn, key=lambda one: order_of(Op.of(0, one.entry))):
-        ops.append(Op.of(len(ops), one.entry))
-        if one.restart_hit_at is not None:
+    for drawn_fault in sorted(
+        drawn_faults, key=lambda drawn_fault: build_sort_key(Op.from_entry(0, drawn_fault.entry))
+    ):
+        ops.append(Op.from_entry(len(ops), drawn_fault.entry))
+        if drawn_fault.restart_hit_at is not None:
             cause = len(ops) - 1
-            at = AtRecovery(recovering_from=cause, stage=one.restart_hit_at, rank=one.rank)
-            ops.append(Op(index=len(ops), at=at, kill_worker=KillWorker()))
+            trigger = AtRecovery(
+                recovering_from=cause, stage=drawn_fault.restart_hit_at, rank=drawn_fault.rank
+            )
+            ops.append(Op(index=len(ops), at=trigger, kill_worker=KillWorker()))
     return tuple(ops[:FAULTS_MAX])
 
 
-def drawn_plans(
-    places: JobPlaces, *, most: int = FAULTS_MAX, kinds: Sequence[str] | None = None
+def build_plan_strategy(
+    fault_sites: JobFaultSites, *, max_faults: int = FAULTS_MAX, kinds: Sequence[str] | None = None
 ) -> st.SearchStrategy[tuple[Op, ...]]:
-    """Return a strategy of the ops of a plan: one to `most` faults at any places of a job.
+    """Return a strategy of the ops of a plan: one to `max_faults` faults at any places of a job.
 
     It shrinks to fewer faults, to killed workers, and to earlier places.
     """
-    variants = places.variants(kinds)
-    return st.lists(_drawn(places, variants), min_size=1, max_size=most).map(ops_of)
+    variants = fault_sites.select_variants(kinds)
+    return st.lists(_draw_fault(fault_sites, variants), min_size=1, max_size=max_faults).map(
+        build_ops
+    )
 
 
 @st.composite
-def _drawn(draw: Callable[..., Any], places: JobPlaces, variants: Sequence[Variant]) -> Drawn:
+def _draw_fault(
+    draw: Callable[..., Any], fault_sites: JobFaultSites, variants: Sequence[Variant]
+) -> DrawnFault:
     """Draw a place, and then a fault for it: another fault leaves the other choices as they are."""
-    epoch = draw(st.sampled_from(places.epochs))
+    epoch = draw(st.sampled_from(fault_sites.epochs))
     # The place is drawn before the fault, and always all of it, needed or not: with another fault
     # the later choices keep their meaning, and a plan can shrink to killed workers at the same
     # places.
-    moment, rank = draw(st.sampled_from(places.options(epoch)))
-    step = draw(st.integers(1, places.steps[EpochRank(epoch, rank)] if moment is None else 1))
+    moment, rank = draw(st.sampled_from(fault_sites.list_options(epoch)))
+    step = draw(st.integers(1, fault_sites.steps[EpochRank(epoch, rank)] if moment is None else 1))
     restart_hit_at = draw(st.sampled_from((None, *STAGES)))
-    beside = draw(st.sampled_from(places.ranks))
+    recovery_rank = draw(st.sampled_from(fault_sites.ranks))
     name, settings = draw(st.sampled_from(variants))
     fault = FAULTS[name](
         **{
-            key: value.drawn(draw(st.integers(0, PARTS)) / PARTS)
-            if isinstance(value, Between)
+            key: value.interpolate(draw(st.integers(0, PARTS)) / PARTS)
+            if isinstance(value, SecondsRange)
             else value
             for key, value in settings.items()
         }
     )
-    at: Trigger = AtStep(epoch=epoch, step=step, rank=rank)
+    trigger: Trigger = AtStep(epoch=epoch, step=step, rank=rank)
     if fault.family == "storage":
-        at = places.before_upload(epoch)
+        trigger = fault_sites.find_upload_step(epoch)
     elif fault.is_announced:  # the notice is to run out while there is training left
-        at = places.early(epoch, step)
+        trigger = fault_sites.find_early_site(epoch, step)
     elif moment is not None:
-        at = AtMoment(epoch=epoch, moment=moment, rank=rank)
+        trigger = AtMoment(epoch=epoch, moment=moment, rank=rank)
     # There is no restart to hit after a fault that ends nothing. One that is announced ends its
     # attempt at an unknown time.
     can_be_hit = fault.ends_attempt == "always" and not fault.is_announced
-    entry = FaultEntry.model_validate({"at": at, name: fault})
-    return Drawn(entry, restart_hit_at if can_be_hit else None, beside)
+    entry = FaultEntry.model_validate({"at": trigger, name: fault})
+    return DrawnFault(entry, restart_hit_at if can_be_hit else None, recovery_rank)
 
 
 def plans(
@@ -181,7 +196,7 @@ def plans(
     epochs: int,
     steps: int,
     workers: int = 1,
-    launcher: Launcher = USUAL,
+    launcher: Launcher = DEFAULT_LAUNCHER,
     most: int = FAULTS_MAX,
     kinds: Sequence[str] | None = None,
 ) -> st.SearchStrategy[list[FaultEntry]]:
@@ -195,8 +210,10 @@ def plans(
         def test_survives(chaos_run, faults):
             chaos_run(script="train.py", workers=2, faults=faults, failure={"max_failures": 6})
     """
-    places = JobPlaces.even(epochs=epochs, steps=steps, workers=workers, launcher=launcher)
+    fault_sites = JobFaultSites.from_counts(
+        epochs=epochs, steps=steps, workers=workers, launcher=launcher
+    )
     fields = PlacedFault.model_fields
-    return drawn_plans(places, most=most, kinds=kinds).map(
+    return build_plan_strategy(fault_sites, max_faults=most, kinds=kinds).map(
         lambda ops: [FaultEntry(**{name: getattr(op, name) for name in fields}) for op in ops]
     )

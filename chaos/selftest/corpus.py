@@ -14,26 +14,26 @@ from rich.text import Text
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from chaos.audit.audit import Audit, Choice
+from chaos.audit.audit import Audit, SiteChoice
 from chaos.audit.budget import Budget
 from chaos.audit.card import Card
 from chaos.audit.folder import AuditFolder
-from chaos.audit.group import chosen_groups
-from chaos.audit.lanes import lanes_for
-from chaos.audit.plans import base_plan, begun_again_by, under_launcher
+from chaos.audit.lanes import count_lanes
+from chaos.audit.plans import build_base_plan, set_launcher, set_restart
 from chaos.audit.retries import SETTINGS
+from chaos.audit.site_category import select_groups
 from chaos.errors import ChaosError, UsageError
-from chaos.launch.open import open_launcher
-from chaos.model.launcher import FACTS, USUAL, Launcher, Restart
+from chaos.launch.backends import open_launcher
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, Restart
 from chaos.model.plan import Confined, Plan
 from chaos.model.scenario import Tier
 from chaos.model.severity import Severity
 from chaos.record import Record
-from chaos.report.screen import bare_table, numbers
+from chaos.report.screen import build_bare_table, build_number_columns
 from chaos.run.clock import Clock
 from chaos.run.machine import usable_cpus
+from chaos.selftest.runs import mentions_part
 from chaos.selftest.score import Rate
-from chaos.selftest.trials import says
 
 FILE = "corpus.yaml"
 RETRIES = 3  # few jobs of others name any: that is no bug that a corpus is about
@@ -49,7 +49,7 @@ class CorpusJob(Record):
 
     name: str
     workers: int
-    launcher: Launcher = USUAL
+    launcher: Launcher = DEFAULT_LAUNCHER
     #: what `--tier` says, by folder
     tier: dict[str, Tier] = Field(default_factory=dict)
     #: what `--restart` says
@@ -87,11 +87,11 @@ class CorpusJob(Record):
         """The needed modules that are not installed."""
         return tuple(name for name in self.needs if find_spec(name) is None)
 
-    def is_named_by(self, check: str, parts: Sequence[str], text: str) -> bool:
+    def matches_finding(self, check: str, parts: Sequence[str], text: str) -> bool:
         """Return whether a finding of this check and these parts, with this text, names the bug."""
-        whole = " ".join([check, *parts, text])
-        named = any(says(whole, part) for part in self.parts)
-        return check in self.checks or named or any(word in text for word in self.words)
+        full_text = " ".join([check, *parts, text])
+        is_part_named = any(mentions_part(full_text, part) for part in self.parts)
+        return check in self.checks or is_part_named or any(word in text for word in self.words)
 
 
 class CorpusAnswer(Record):
@@ -124,28 +124,30 @@ def load_corpus(folder: Path) -> tuple[CorpusJob, ...]:
         jobs = TypeAdapter(tuple[CorpusJob, ...]).validate_json(json.dumps(rows))
     except (OSError, YAMLError, ValidationError) as error:
         hint = f"A corpus is a folder with {FILE}: a list of jobs, each with name and workers."
-        raise UsageError(f"this is no corpus: {error}", hint, place=str(file)) from error
+        raise UsageError(f"this is no corpus: {error}", hint, location=str(file)) from error
     for job in jobs:
         if not job.script(folder).is_file():
             raise UsageError(
-                f"the script of {job.name} is missing", "Add it.", place=str(job.script(folder))
+                f"the script of {job.name} is missing", "Add it.", location=str(job.script(folder))
             )
     return jobs
 
 
-def answer_of(job: CorpusJob, card: Card) -> CorpusAnswer:
+def build_answer(job: CorpusJob, card: Card) -> CorpusAnswer:
     """Return the answer of a card about a job."""
-    first = card.findings[0] if card.findings else None
-    named_by: list[tuple[str, tuple[str, ...], str]] = []
+    first_finding = card.findings[0] if card.findings else None
+    findings: list[tuple[str, tuple[str, ...], str]] = []
     if card.retries.is_finding:
-        named_by.append((SETTINGS, (), card.retries.sentence))
-    if first is not None:
-        named_by.append((first.defect.check, first.defect.parts, first.headline))
+        findings.append((SETTINGS, (), card.retries.sentence))
+    if first_finding is not None:
+        findings.append(
+            (first_finding.defect.check, first_finding.defect.parts, first_finding.headline)
+        )
     return CorpusAnswer(
         job=job.name,
         verdict=card.word,
-        sentence=card.sentence if first is None else first.headline,
-        named=any(job.is_named_by(*one) for one in named_by),
+        sentence=card.sentence if first_finding is None else first_finding.headline,
+        named=any(job.matches_finding(*finding) for finding in findings),
         severity=card.severity,
         runs=len(card.runs),
         blamed=card.broken,
@@ -165,7 +167,7 @@ class CorpusScore:
     skipped: dict[str, str]
     seconds: float = 0.0
 
-    def rows(self, *, wrong: bool) -> list[tuple[CorpusJob, CorpusAnswer]]:
+    def list_rows(self, *, wrong: bool) -> list[tuple[CorpusJob, CorpusAnswer]]:
         """Return the jobs with a bug, or those without, each with its answer."""
         by_name = {answer.job: answer for answer in self.answers}
         return [
@@ -174,34 +176,36 @@ class CorpusScore:
             if job.name in by_name and (job.bug is not None) == wrong
         ]
 
-    def _share(self, *, wrong: bool, of: Callable[[CorpusAnswer], bool]) -> Rate:
-        rows = self.rows(wrong=wrong)
-        return Rate(sum(of(answer) for _, answer in rows), len(rows))
+    def _measure_rate(self, *, wrong: bool, predicate: Callable[[CorpusAnswer], bool]) -> Rate:
+        rows = self.list_rows(wrong=wrong)
+        return Rate(sum(predicate(answer) for _, answer in rows), len(rows))
 
     @property
-    def found(self) -> Rate:
+    def detection_rate(self) -> Rate:
         """The jobs with a bug in which something was found."""
-        return self._share(wrong=True, of=lambda answer: answer.verdict == "fail")
+        return self._measure_rate(wrong=True, predicate=lambda answer: answer.verdict == "fail")
 
     @property
-    def named(self) -> Rate:
+    def naming_rate(self) -> Rate:
         """The jobs with a bug whose first finding names it."""
-        return self._share(wrong=True, of=lambda answer: answer.named)
+        return self._measure_rate(wrong=True, predicate=lambda answer: answer.named)
 
     @property
-    def blamed(self) -> Rate:
+    def blame_rate(self) -> Rate:
         """The right jobs in which something was found."""
-        return self._share(wrong=False, of=lambda answer: answer.verdict == "fail")
+        return self._measure_rate(wrong=False, predicate=lambda answer: answer.verdict == "fail")
 
     @property
-    def undecided(self) -> Rate:
+    def undecided_rate(self) -> Rate:
         """The right jobs with an inconclusive answer."""
-        return self._share(wrong=False, of=lambda a: a.verdict in ("inconclusive", "refused"))
+        return self._measure_rate(
+            wrong=False, predicate=lambda a: a.verdict in ("inconclusive", "refused")
+        )
 
     @property
-    def false_alarms(self) -> Rate:
+    def false_alarm_rate(self) -> Rate:
         """The runs of right jobs that were called wrong."""
-        rows = [answer for _, answer in self.rows(wrong=False)]
+        rows = [answer for _, answer in self.list_rows(wrong=False)]
         return Rate(sum(a.blamed for a in rows), sum(a.runs for a in rows))
 
     @property
@@ -212,24 +216,24 @@ class CorpusScore:
     @property
     def exit_code(self) -> int:
         """1: a right job blamed, a bug passed, or a pass without a resume. 2: undecided."""
-        passed = any(answer.verdict == "pass" for _, answer in self.rows(wrong=True))
-        if passed or self.blamed.count or self.green_without_resume:
+        has_passed_bug = any(answer.verdict == "pass" for _, answer in self.list_rows(wrong=True))
+        if has_passed_bug or self.blame_rate.count or self.green_without_resume:
             return 1
-        dishonest = [
-            job for job, a in self.rows(wrong=False) if a.verdict != "pass" and not job.honest
+        unexplained_jobs = [
+            job for job, a in self.list_rows(wrong=False) if a.verdict != "pass" and not job.honest
         ]
-        return 2 if dishonest or self.found.count < self.found.total else 0
+        return 2 if unexplained_jobs or self.detection_rate.count < self.detection_rate.total else 0
 
     def to_json(self) -> str:
         return json.dumps(
             {
                 "exit_code": self.exit_code,
                 "seconds": self.seconds,
-                "found": self.found.to_json(),
-                "named": self.named.to_json(),
-                "blamed": self.blamed.to_json(),
-                "undecided": self.undecided.to_json(),
-                "false_alarms": self.false_alarms.to_json(),
+                "found": self.detection_rate.to_json(),
+                "named": self.naming_rate.to_json(),
+                "blamed": self.blame_rate.to_json(),
+                "undecided": self.undecided_rate.to_json(),
+                "false_alarms": self.false_alarm_rate.to_json(),
                 "green_without_resume": list(self.green_without_resume),
                 "skipped": self.skipped,
                 "answers": [answer.model_dump(mode="json") for answer in self.answers],
@@ -238,12 +242,12 @@ class CorpusScore:
         )
 
 
-def chosen_jobs(jobs: Sequence[CorpusJob], names: Sequence[str]) -> tuple[CorpusJob, ...]:
+def select_jobs(jobs: Sequence[CorpusJob], names: Sequence[str]) -> tuple[CorpusJob, ...]:
     """Return the jobs of these names, all without names; raises `UsageError` for another name."""
-    known = {job.name: job for job in jobs}
+    jobs_by_name = {job.name: job for job in jobs}
     for name in names:
-        if name not in known:
-            raise UsageError(f"there is no job '{name}'", "See corpus.yaml.", place="--only")
+        if name not in jobs_by_name:
+            raise UsageError(f"there is no job '{name}'", "See corpus.yaml.", location="--only")
     return tuple(job for job in jobs if not names or job.name in names)
 
 
@@ -264,16 +268,16 @@ class CorpusAudits:
     seconds: float | None = 60.0
     lanes: int | None = None
 
-    def answers(self, jobs: Sequence[CorpusJob]) -> Iterator[CorpusAnswer]:
+    def audit_jobs(self, jobs: Sequence[CorpusJob]) -> Iterator[CorpusAnswer]:
         """Return one answer per job, as they come."""
-        return map(self._answer, jobs)
+        return map(self._audit_job, jobs)
 
-    def _answer(self, job: CorpusJob) -> CorpusAnswer:
-        plan = self._plan(job)
+    def _audit_job(self, job: CorpusJob) -> CorpusAnswer:
+        plan = self._build_plan(job)
         folder = AuditFolder.create(self.reports, job.name, plan, self.env)
         confined = Confined(folder=str(folder.path))
-        plan = plan.model_copy(update={"confined": confined})
-        of_crashes = Choice(self.seed, groups=chosen_groups((), "crash"), question="crash")
+        plan = plan.replace(confined=confined)
+        crash_choice = SiteChoice(self.seed, groups=select_groups((), "crash"), question="crash")
         try:
             with open_launcher(job.launcher, self.console) as backend:
                 card = Audit(
@@ -281,30 +285,30 @@ class CorpusAudits:
                     backend,
                     folder,
                     self.clock,
-                    Choice(self.seed) if plan.job.facts.loses_nodes else of_crashes,
+                    SiteChoice(self.seed) if plan.job.facts.can_lose_nodes else crash_choice,
                     Budget(self.seconds, self.runs),
-                    follows_script=FACTS[job.launcher].sizes_itself,
+                    follows_script=LAUNCHER_FACTS[job.launcher].sets_worker_count,
                     retries=job.retries,
-                    lanes=lambda n: self.lanes or lanes_for(usable_cpus(), workers=n),
+                    count_lanes=lambda n: self.lanes or count_lanes(usable_cpus(), workers=n),
                 ).run()
         except ChaosError as error:
             return CorpusAnswer(job=job.name, verdict="refused", sentence=str(error))
         except Exception as error:  # noqa: BLE001 - an answer like any other; the rest is audited
-            failed = f"chaos itself failed: {type(error).__name__}: {error}"
-            return CorpusAnswer(job=job.name, verdict="refused", sentence=failed)
-        return answer_of(job, card)
+            failure_text = f"chaos itself failed: {type(error).__name__}: {error}"
+            return CorpusAnswer(job=job.name, verdict="refused", sentence=failure_text)
+        return build_answer(job, card)
 
-    def _plan(self, job: CorpusJob) -> Plan:
-        script, facts = job.script(self.folder), FACTS[job.launcher]
-        plan = base_plan(
+    def _build_plan(self, job: CorpusJob) -> Plan:
+        script, facts = job.script(self.folder), LAUNCHER_FACTS[job.launcher]
+        plan = build_base_plan(
             script,
             job.args,
             cwd=script.parent,
             seed=self.seed,
-            workers=facts.usual_workers if facts.sizes_itself else job.workers,
+            workers=facts.default_workers if facts.sets_worker_count else job.workers,
         )
-        plan = begun_again_by(under_launcher(plan, job.launcher, job.args), job.restart, ())
-        return plan.model_copy(update={"storage": job.tier})
+        plan = set_restart(set_launcher(plan, job.launcher, job.args), job.restart, ())
+        return plan.replace(storage=job.tier)
 
 
 # -- in a terminal ------------------------------------------------------------------------------
@@ -312,32 +316,35 @@ class CorpusAudits:
 _MARKS = {"pass": ("pass", ""), "fail": ("fail", "red"), "refused": ("refused", "yellow")}
 
 
-def show_corpus(score: CorpusScore) -> RenderableType:
+def render_corpus(score: CorpusScore) -> RenderableType:
     """Return both tables, every wrong answer, and the figures."""
     lines: list[RenderableType] = []
     for title, wrong in (("job with a bug", True), ("right job", False)):
-        rows = score.rows(wrong=wrong)
+        rows = score.list_rows(wrong=wrong)
         if rows:
-            lines += [_table(title, rows), Text("")]
+            lines += [_build_table(title, rows), Text("")]
     for wrong in (True, False):
-        for job, answer in score.rows(wrong=wrong):
-            if not is_as_due(job, answer):
+        for job, answer in score.list_rows(wrong=wrong):
+            if not is_answer_right(job, answer):
                 lines += [Text(f"{job.name}: {answer.verdict}", style="bold")]
                 lines += [Text(f"  {answer.sentence}")]
                 lines += [Text(f"  truth: {job.bug or job.odd}"), Text("")]
-    return Group(*lines, Text("\n".join(figures(score))))
+    return Group(*lines, Text("\n".join(list_figures(score))))
 
 
-def figures(score: CorpusScore) -> list[str]:
+def list_figures(score: CorpusScore) -> list[str]:
     """Return the counts, each with its 95 % interval, a line each."""
     lines = []
-    if score.found.total:
-        lines += [f"bugs found           {score.found}", f"named right          {score.named}"]
-    if score.blamed.total:
+    if score.detection_rate.total:
         lines += [
-            f"right jobs blamed    {score.blamed}",
-            f"right, inconclusive  {score.undecided}",
-            f"false alarms in runs {score.false_alarms}",
+            f"bugs found           {score.detection_rate}",
+            f"named right          {score.naming_rate}",
+        ]
+    if score.blame_rate.total:
+        lines += [
+            f"right jobs blamed    {score.blame_rate}",
+            f"right, inconclusive  {score.undecided_rate}",
+            f"false alarms in runs {score.false_alarm_rate}",
         ]
     if score.green_without_resume:
         lines.append(f"pass without a resume: {', '.join(score.green_without_resume)}")
@@ -345,21 +352,23 @@ def figures(score: CorpusScore) -> list[str]:
     return [*lines, f"{len(score.answers)} audits, {score.seconds:.0f} s"]
 
 
-def is_as_due(job: CorpusJob, answer: CorpusAnswer) -> bool:
+def is_answer_right(job: CorpusJob, answer: CorpusAnswer) -> bool:
     """Return whether an answer is right, and names the bug rightly."""
     if job.bug is not None:
         return answer.verdict == "fail" and answer.named
     return answer.verdict == "pass" or (job.honest is not None and answer.verdict != "fail")
 
 
-def _table(title: str, rows: list[tuple[CorpusJob, CorpusAnswer]]) -> Table:
+def _build_table(title: str, rows: list[tuple[CorpusJob, CorpusAnswer]]) -> Table:
     reason = "named" if rows[0][0].bug else "honest reason"
-    ranks, runs, resumed = numbers("ranks", "runs", "resumed")
+    ranks, runs, resumed = build_number_columns("ranks", "runs", "resumed")
     head = Column(title, no_wrap=True)
-    table = bare_table(head, ranks, "answer", reason, runs, resumed)
+    table = build_bare_table(head, ranks, "answer", reason, runs, resumed)
     for job, answer in rows:
         words, style = _MARKS.get(answer.verdict, (answer.verdict, "yellow"))
-        note = ("yes" if answer.named else "no") if job.bug else (job.honest or "")
+        note = job.honest or ""
+        if job.bug:
+            note = "yes" if answer.named else "no"
         table.add_row(
             job.name,
             str(job.workers),

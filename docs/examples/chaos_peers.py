@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from chaos.faults.base import Fault
-from chaos.faults.world import Outcome, RefusedError, Release, Target, World
+from chaos.faults.world import Outcome, RefusedError, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 10.0
 
@@ -22,15 +22,15 @@ class KillPeers(Fault):
     signal: Literal["KILL", "TERM"] = "KILL"
     rank: ClassVar[None] = None
 
-    def inject(self, world: World, target: Target, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Kill the peers while the worker is held, and wait until they are gone."""
         del release  # the worker is let go by itself once that is over
-        peers = [peer for rank, peer in world.group().items() if rank != target.rank]
+        peers = [peer for rank, peer in world.list_targets().items() if rank != target.rank]
         if not peers:
             raise RefusedError(f"rank {target.rank} has no peers")
         for peer in peers:
             world.signal_worker(peer, self.signal)
-        alive = [p.rank for p in peers if not world.worker_is_gone(p, within_s=PROOF_WITHIN_S)]
+        alive = [p.rank for p in peers if not world.await_worker_end(p, within_s=PROOF_WITHIN_S)]
         if not alive:
             return Outcome("ok", f"rank {target.rank} is alone: {len(peers)} peers are gone")
         some_died = len(alive) < len(peers)

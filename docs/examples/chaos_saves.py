@@ -4,7 +4,7 @@ from chaos.check.analysis import RunAnalysis
 from chaos.check.result import conclude
 from chaos.model.event import Committed
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.words import plural
+from chaos.wording import plural
 
 NAME = "every-epoch-saved"
 
@@ -15,7 +15,7 @@ def check(analysis: RunAnalysis) -> CheckResult:
     A report without one is an epoch that a restart trains again. Inconclusive where
     no commit was seen.
     """
-    commits = list(analysis.history.of(Committed))
+    commits = list(analysis.history.select_events(Committed))
     anomalies = [
         Anomaly(
             message=f"epoch {commit.epoch} was committed without a checkpoint", events=(number,)

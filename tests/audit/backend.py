@@ -9,13 +9,13 @@ import msgspec
 
 from chaos.audit.audit import Audit
 from chaos.audit.folder import AuditFolder
-from chaos.audit.plans import base_plan
+from chaos.audit.plans import build_base_plan
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import Show
+from chaos.run.ports import ShowEntries
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed
 
@@ -62,7 +62,7 @@ class FakeBackend:
     starts: int = 1
     lanes: int = 1
 
-    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+    def execute(self, plan: Plan, directory: RunDirectory, show: ShowEntries) -> None:
         assert directory.journals.is_dir()
         self.plans.append(plan)
         if len(self.plans) == self.breaks_at:
@@ -83,13 +83,13 @@ class FakeBackend:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def beside(self, view: object = None) -> "FakeBackend":
+    def open_parallel(self, view: object = None) -> "FakeBackend":
         del view
         self.lanes += 1
         return self
 
-    def afresh(self, *, other_hashes: Plan | None = None) -> "FakeBackend":
-        del other_hashes
+    def open_fresh(self, *, reseeded_plan: Plan | None = None) -> "FakeBackend":
+        del reseeded_plan
         self.starts += 1
         return self
 
@@ -112,14 +112,16 @@ class FakeBackend:
         if self.defect is not None and plan.ops:
             history = self.defect(story, history)
         entries = list(history)
-        entries.insert(1, Entry(time_ns=entries[0].time_ns, source="d", seq=0, what=self.fit(plan)))
+        entries.insert(
+            1, JournalEntry(time_ns=entries[0].time_ns, source="d", seq=0, event=self.fit(plan))
+        )
         return History(entries)
 
     def called_again(self, plan: Plan, history: History) -> History:
         """Return that Ray gave up at each failure, and the script called `fit()` again."""
-        entries: list[Entry] = []
+        entries: list[JournalEntry] = []
         for entry in history:
-            decided = entry.what
+            decided = entry.event
             if not isinstance(decided, ev.FailureDecided) or (
                 decided.charged != "failures" or decided.decision != "RETRY"
             ):
@@ -128,18 +130,18 @@ class FakeBackend:
             gave_up = msgspec.structs.replace(decided, decision="RAISE")
             raised = ev.FitRaised(error="WorkerGroupError", message="a worker died")
             again = (gave_up, raised, self.fit(plan))
-            entries += (msgspec.structs.replace(entry, what=what) for what in again)
+            entries += (msgspec.structs.replace(entry, event=what) for what in again)
         return History(entries)
 
     def with_loads(self, history: History) -> History:
         """Return that some ranks load what the attempt before has saved, wherever one is handed."""
-        entries: list[Entry] = []
+        entries: list[JournalEntry] = []
         for entry in history:
             entries.append(entry)
-            read = entry.what
+            read = entry.event
             if isinstance(read, ev.CheckpointRead) and read.checkpoint and read.rank in self.loads:
                 load = loaded(read.attempt, read.rank)
-                entries.append(msgspec.structs.replace(entry, what=load))
+                entries.append(msgspec.structs.replace(entry, event=load))
         return History(entries)
 
     def fit(self, plan: Plan) -> ev.FitCalled:
@@ -163,16 +165,16 @@ def slower(history: History) -> History:
     return History(
         [
             msgspec.structs.replace(
-                e, what=msgspec.structs.replace(e.what, deadline_ns=SLOWER * e.what.deadline_ns)
+                e, event=msgspec.structs.replace(e.event, deadline_ns=SLOWER * e.event.deadline_ns)
             )
-            if isinstance(e.what, ev.NoticeGiven)
+            if isinstance(e.event, ev.NoticeGiven)
             else e
             for e in entries
         ]
     )
 
 
-def write(directory: RunDirectory, entries: tuple[Entry, ...]) -> None:
+def write(directory: RunDirectory, entries: tuple[JournalEntry, ...]) -> None:
     encoder = msgspec.json.Encoder()
     text = b"".join(encoder.encode(entry) + b"\n" for entry in entries)
     (directory.journals / "all.jsonl").write_bytes(text)
@@ -211,7 +213,9 @@ def strike_of(op: Op) -> Strike:
 
 def loses_momentum(_: Story, history: History) -> History:
     """Shift the losses of whatever was trained from a checkpoint."""
-    resumed = {e.attempt for _, e in history.of(ev.WorkerStarted) if e.checkpoint is not None}
+    resumed = {
+        e.attempt for _, e in history.select_events(ev.WorkerStarted) if e.checkpoint is not None
+    }
     return changed(
         history,
         ev.StepDone,
@@ -222,7 +226,7 @@ def loses_momentum(_: Story, history: History) -> History:
 
 def misses_the_strike(_: Story, history: History) -> History:
     """Leave in doubt whether node losses landed."""
-    of_nodes = {e.op for _, e in history.of(ev.FaultInvoked) if e.fault == "kill_node"}
+    of_nodes = {e.op for _, e in history.select_events(ev.FaultInvoked) if e.fault == "kill_node"}
     return changed(history, ev.FaultEnded, lambda e: e.op in of_nodes, status="info")
 
 
@@ -233,6 +237,6 @@ def audit_of(folder: Path, backend: FakeBackend, *words: str, **fields: Any) -> 
     """Return an audit of a script in `folder`, whose reports go there as well."""
     script = folder / "train.py"
     script.write_text("import ray.train\n")
-    plan = base_plan(script, words, cwd=folder, seed=0)
+    plan = build_base_plan(script, words, cwd=folder, seed=0)
     made = AuditFolder.create(folder / "reports", "train-start", plan, ENV)
     return Audit(plan, backend, made, Ticking(), **fields)

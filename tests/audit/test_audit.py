@@ -8,31 +8,31 @@ from typing import Any
 
 import pytest
 
-from chaos.audit.audit import Audit, Choice
+from chaos.audit.audit import Audit, SiteChoice
 from chaos.audit.budget import AuditProgress, Budget
-from chaos.audit.card import Card, reasons
-from chaos.audit.determinism import Repetition, repetition
-from chaos.audit.group import Group, groups_of
-from chaos.audit.page import annotations, card_in_markdown, omissions, render_card
-from chaos.audit.repro import confirmation
+from chaos.audit.card import Card, find_reasons
+from chaos.audit.determinism import CleanRunComparison, compare_clean_runs
+from chaos.audit.page import build_annotations, find_omissions, render_card, render_markdown
+from chaos.audit.repro import confirm_finding
+from chaos.audit.site_category import SiteCategory, list_groups
 from chaos.check.prediction_band import HIDDEN_MAX
 from chaos.errors import ClusterError, JobError
-from chaos.harness import check_again
+from chaos.harness import rejudge_run
 from chaos.model import event as ev
 from chaos.model.history import History
-from chaos.model.launcher import FACTS
+from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.plan import Op, Plan
 from chaos.model.verdict import JobLine, Verdict
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import Show
+from chaos.run.ports import ShowEntries
 from chaos.scenario_file.load import load_scenario
 from tests.audit.backend import FakeBackend, Ticking, audit_of, loses_momentum, misses_the_strike
 from tests.check.story import Story
 from tests.check.tamper import changed
 from tests.check.test_band import noisy
 
-FEW = Choice(limit=20)
-NOT_TOLD: set[Group] = {
+FEW = SiteChoice(limit=20)
+NOT_TOLD: set[SiteCategory] = {
     "answer of a put lost",
     "during validation",
     "fewer workers after it",
@@ -60,8 +60,8 @@ def test_a_job_that_comes_out_the_same_passes(survivor: tuple[Audit, Card]) -> N
     tried, places = card.places
 
     assert card.exit_code == 0, card.reasons
-    assert card.right + card.from_scratch == len(card.runs) == tried >= 32 + 3 * 8
-    assert {run.group for run in card.runs} == set(groups_of(FACTS["ray"])) - NOT_TOLD
+    assert card.right + card.scratch_count == len(card.runs) == tried >= 32 + 3 * 8
+    assert {run.group for run in card.runs} == set(list_groups(LAUNCHER_FACTS["ray"])) - NOT_TOLD
     resumes = f"{card.resumed} of {card.resumed} resumes right, {tried} of {places} places"
     assert card.sentence == f"pass: {resumes}"
     assert card.badge == f"chaos audit: pass, {resumes} (2 ranks, 4 epochs, Ray 2.60)"
@@ -90,13 +90,13 @@ def test_of_a_run_that_is_no_finding_only_three_files_stay(survivor: tuple[Audit
     kept = {"plan.json", "history.jsonl", "verdict.json"}
 
     for run in card.runs:
-        assert {path.name for path in audit.folder.run(run.number).path.iterdir()} == kept
+        assert {path.name for path in audit.folder.run_directory(run.number).path.iterdir()} == kept
 
 
 def test_an_audit_keeps_no_history_in_memory(survivor: tuple[Audit, Card]) -> None:
     audit, _ = survivor
 
-    assert not any(isinstance(value, History) for row in audit._runs for _, value in row)
+    assert not any(isinstance(value, History) for row in audit._rows for _, value in row)
 
 
 def test_a_planted_defect_is_one_finding_with_the_smallest_reproduction(
@@ -137,13 +137,13 @@ def test_github_is_shown_a_finding_at_the_line_that_saves_or_else_at_the_script(
         update={"findings": (finding.model_copy(update={"lines": lines}), *card.findings[1:])}
     )
 
-    (plain, *_), (at_line, *_) = annotations(card), annotations(placed)
+    (plain, *_), (at_line, *_) = build_annotations(card), build_annotations(placed)
 
     assert plain.startswith(f"::error file={card.job.script},line=1,title=")
     assert at_line.startswith("::error file=src/job.py,line=9,title=")
     assert at_line.endswith(f"chaos run {card.folder}/{finding.repro}")
     assert "src/job.py:9" in render_card(placed)
-    assert "- saved: job.py:9" in card_in_markdown(placed)
+    assert "- saved: job.py:9" in render_markdown(placed)
 
 
 def test_the_reproduction_is_a_scenario_of_the_same_ops(guilty: tuple[Audit, Card]) -> None:
@@ -152,7 +152,7 @@ def test_the_reproduction_is_a_scenario_of_the_same_ops(guilty: tuple[Audit, Car
 
     scenario = load_scenario(audit.folder.path / finding.repro)
 
-    read = tuple(Op.of(index, entry) for index, entry in enumerate(scenario.faults))
+    read = tuple(Op.from_entry(index, entry) for index, entry in enumerate(scenario.faults))
     assert read == finding.smallest.ops
     assert scenario.expect.check == "trajectory"
     assert scenario.job.args == {"epochs": 4}
@@ -165,7 +165,7 @@ def test_a_findings_run_stands_by_itself(guilty: tuple[Audit, Card]) -> None:
 
     assert "<html" in directory.read_text()
     assert (directory.parent / "logs" / "driver.log").exists()
-    assert check_again(directory.parent).verdict.headline == finding.smallest.headline
+    assert rejudge_run(directory.parent).verdict.headline == finding.smallest.headline
     with_logs = list((audit.folder.path / "runs").glob("*/logs"))
     assert with_logs == [directory.parent / "logs"]
 
@@ -214,7 +214,7 @@ def test_fewer_runs_than_an_answer_needs_are_inconclusive_and_say_so_beforehand(
         tmp_path,
         FakeBackend(),
         budget=Budget(runs=9),
-        tell=lambda notes: told.extend(note.text for note in notes),
+        show_notes=lambda notes: told.extend(note.text for note in notes),
     )
 
     card = audit.run()
@@ -232,7 +232,7 @@ def test_as_many_runs_as_an_answer_needs_are_enough(tmp_path: Path) -> None:
     card = audit_of(tmp_path, FakeBackend(), budget=Budget(runs=15)).run()
 
     assert len(card.runs) == 15
-    assert {run.group for run in card.runs} == set(groups_of(FACTS["ray"])) - NOT_TOLD
+    assert {run.group for run in card.runs} == set(list_groups(LAUNCHER_FACTS["ray"])) - NOT_TOLD
     assert card.is_partial
     assert (card.exit_code, card.reasons) == (0, ())
 
@@ -259,7 +259,7 @@ def test_where_what_an_answer_needs_is_too_dear_it_is_said_before_any_fault(
         backend,
         budget=Budget(seconds=20),
         command="chaos audit train.py --time-limit 20s -- --epochs 4",
-        tell=lambda notes: told.extend(
+        show_notes=lambda notes: told.extend(
             note.text for note in notes if not any(plan.ops for plan in backend.plans)
         ),
     )
@@ -301,12 +301,12 @@ def test_of_a_job_that_saves_nothing_no_restart_is_called_right(tmp_path: Path) 
 
     assert card.exit_code == 2
     assert card.resumed == 0
-    assert card.from_scratch == len(card.runs)
+    assert card.scratch_count == len(card.runs)
     assert "the job saves no checkpoint, so every restart began anew" in card.sentence
 
 
 def test_of_places_before_the_first_commit_alone_nothing_follows(tmp_path: Path) -> None:
-    choice = Choice(groups=("before the first commit",))
+    choice = SiteChoice(groups=("before the first commit",))
 
     card = audit_of(tmp_path, FakeBackend(), choice=choice).run()
 
@@ -320,7 +320,7 @@ def test_a_job_that_shows_nothing_to_compare_is_inconclusive(tmp_path: Path) -> 
             unseen = (ev.StateSeen, ev.LossResolved)
             told = changed(super().history(plan), ev.StepDone, losses=None, inputs=None)
             told = changed(told, ev.Committed, metrics=lambda e: ({"epoch": e.epoch},) * 2)
-            return History([entry for entry in told if not isinstance(entry.what, unseen)])
+            return History([entry for entry in told if not isinstance(entry.event, unseen)])
 
     card = audit_of(tmp_path, Blind(), choice=FEW).run()
 
@@ -346,18 +346,18 @@ def test_progress_counts_up_and_estimates_what_is_left(tmp_path: Path) -> None:
     card = audit_of(tmp_path, FakeBackend(), choice=FEW, show=seen.append).run()
 
     clean = [progress for progress in seen if progress.stage == "clean run"]
-    assert [(p.done, p.doing) for p in clean if p.doing == "its script starts: imports"] == [
+    assert [(p.done, p.activity) for p in clean if p.activity == "its script starts: imports"] == [
         (0, "its script starts: imports"),
         (1, "its script starts: imports"),
     ]
-    assert {progress.doing for progress in clean} == {"its script starts: imports", "it ends"}
+    assert {progress.activity for progress in clean} == {"its script starts: imports", "it ends"}
     injected = [progress for progress in seen if progress.stage == "faults"]
     done = [progress.done for progress in injected]
     assert (done[0], done[-1]) == (0, len(card.runs))
     assert done == sorted(done)
     assert injected[-1].total == len(card.runs)
-    assert injected[0].left_s is None
-    assert injected[-1].left_s == 0
+    assert injected[0].remaining_s is None
+    assert injected[-1].remaining_s == 0
 
 
 def test_an_interrupted_audit_leaves_a_card_of_what_was_struck(tmp_path: Path) -> None:
@@ -415,7 +415,7 @@ def test_a_job_that_fails_by_itself_is_not_audited(tmp_path: Path) -> None:
     class Failing(FakeBackend):
         def history(self, plan: Plan) -> History:
             quiet = super().history(plan)
-            kept = [entry for entry in quiet if not isinstance(entry.what, ev.FitReturned)]
+            kept = [entry for entry in quiet if not isinstance(entry.event, ev.FitReturned)]
             return History(kept)
 
     audit = audit_of(tmp_path, Failing(defect=fails))
@@ -458,7 +458,7 @@ def test_a_finding_says_what_another_backend_made_of_it(
         return seen
 
     file = audit.folder.path / finding.repro
-    confirmed = confirmation(file, confirm, seed=0, cwd=Path(audit.plan.cwd))
+    confirmed = confirm_finding(file, confirm, seed=0, cwd=Path(audit.plan.cwd))
 
     assert str(confirmed) == said
     assert [plan.ops for plan in plans] == [finding.smallest.ops]
@@ -468,7 +468,7 @@ def test_a_finding_says_what_another_backend_made_of_it(
 def test_a_confirmation_stands_on_the_card_and_one_that_cannot_be_had_leaves_it_open(
     tmp_path: Path,
 ) -> None:
-    def confirm(plan: Plan, *, show: Show) -> Verdict:
+    def confirm(plan: Plan, *, show: ShowEntries) -> Verdict:
         del plan, show
         raise ClusterError("no cluster could be had")
 
@@ -483,7 +483,7 @@ def test_a_confirmation_stands_on_the_card_and_one_that_cannot_be_had_leaves_it_
 def test_a_finding_of_a_job_that_writes_outside_is_not_tried_there_and_the_card_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chaos.audit.baseline_runs.Clean.stays_inside", False)
+    monkeypatch.setattr("chaos.audit.baseline_runs.CleanResult.is_self_contained", False)
     audit = audit_of(
         tmp_path,
         FakeBackend(defect=loses_momentum),
@@ -499,7 +499,7 @@ def test_a_finding_of_a_job_that_writes_outside_is_not_tried_there_and_the_card_
 
 
 def left_out(card: Card) -> list[str]:
-    return list(omissions(card).values())
+    return list(find_omissions(card).values())
 
 
 def test_a_job_that_does_not_repeat_itself_is_judged_by_the_band_of_five_clean_runs(
@@ -531,18 +531,18 @@ def test_of_a_job_that_reports_by_the_clock_one_resume_is_no_pass(tmp_path: Path
 
     assert apart.word == "pass"
     few = apart.model_copy(update={"runs": tuple(once)})
-    assert any("only 1 restart went on from a checkpoint" in why for why in reasons(few))
+    assert any("only 1 restart went on from a checkpoint" in why for why in find_reasons(few))
 
 
 def test_a_job_that_reports_elsewhere_and_trains_otherwise_is_not_blamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def apart(first: History, second: History) -> Repetition:
-        told = repetition(first, second)
+    def apart(first: History, second: History) -> CleanRunComparison:
+        told = compare_clean_runs(first, second)
         apart = {"reports_apart": "9 reports in one, 11 in the other", "inputs_apart": "step 3"}
         return told.model_copy(update=apart)
 
-    monkeypatch.setattr("chaos.audit.baseline_runs.repetition", apart)
+    monkeypatch.setattr("chaos.audit.baseline_runs.compare_clean_runs", apart)
     card = audit_of(tmp_path, FakeBackend(defect=loses_momentum), choice=FEW).run()
 
     assert card.exit_code == 2

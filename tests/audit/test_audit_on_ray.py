@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.audit.audit import Choice
+from chaos.audit.audit import SiteChoice
 from chaos.audit.card import Card
 from chaos.errors import UsageError
 from chaos.model import event as ev
@@ -17,13 +17,13 @@ from tests.check.tamper import changed
 
 
 def audited(
-    folder: Path, *, defect: Defect | None = None, choice: Choice | None = None
+    folder: Path, *, defect: Defect | None = None, choice: SiteChoice | None = None
 ) -> tuple[Card, FakeBackend, FakeBackend]:
     """Return the card of an audit on a second backend, whose job has the defect, and both."""
     here = FakeBackend(epochs=6, steps=2)
     there = FakeBackend(epochs=6, steps=2, defect=defect)
     chosen = {} if choice is None else {"choice": choice}
-    return audit_of(folder, here, ray=there, lanes=lambda _: 4, **chosen).run(), here, there
+    return audit_of(folder, here, ray=there, count_lanes=lambda _: 4, **chosen).run(), here, there
 
 
 def test_faults_are_injected_on_the_cluster_alone_and_compared_with_a_run_there(
@@ -60,7 +60,7 @@ def test_a_job_that_is_wrong_there_has_findings_with_a_reproduction(tmp_path: Pa
 
 
 def test_every_place_is_tried_there_if_it_is_asked_for(tmp_path: Path) -> None:
-    card, *_ = audited(tmp_path, choice=Choice(exhaustive=True))
+    card, *_ = audited(tmp_path, choice=SiteChoice(exhaustive=True))
 
     assert not card.is_partial
 
@@ -68,7 +68,7 @@ def test_every_place_is_tried_there_if_it_is_asked_for(tmp_path: Path) -> None:
 def test_a_job_that_writes_elsewhere_is_refused_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chaos.audit.baseline_runs.Clean.stays_inside", False)
+    monkeypatch.setattr("chaos.audit.baseline_runs.CleanResult.is_self_contained", False)
     with pytest.raises(UsageError, match="writes outside of its run's folder"):
         audited(tmp_path)
 

@@ -10,25 +10,25 @@ def test_a_wrong_result_leaves_a_part_of_the_time_limit_for_its_cause() -> None:
     before, after = 100 * FAULTS_SHARE - 1, 100 * FAULTS_SHARE + 1
     for seconds, is_spent in ((before, False), (after, True)):
         for_minimum = LIMIT.is_spent(
-            seconds=seconds, runs=BEGUN, begun=BEGUN, for_minimum=True, wrong=1
+            seconds=seconds, runs=BEGUN, begun_places=BEGUN, for_minimum=True, wrong=1
         )
         assert for_minimum is is_spent
-    assert LIMIT.named(seconds=after, runs=BEGUN, wrong=1) == "--time-limit 100s"
-    assert LIMIT.named(seconds=after, runs=BEGUN) is None
+    assert LIMIT.find_reached_option(seconds=after, runs=BEGUN, wrong=1) == "--time-limit 100s"
+    assert LIMIT.find_reached_option(seconds=after, runs=BEGUN) is None
 
 
 def test_a_right_job_may_take_as_long_as_an_answer_needs() -> None:
-    assert not LIMIT.is_spent(seconds=300, runs=BEGUN, begun=BEGUN, for_minimum=True)
-    assert LIMIT.is_spent(seconds=101, runs=BEGUN, begun=BEGUN, for_minimum=False)
+    assert not LIMIT.is_spent(seconds=300, runs=BEGUN, begun_places=BEGUN, for_minimum=True)
+    assert LIMIT.is_spent(seconds=101, runs=BEGUN, begun_places=BEGUN, for_minimum=False)
 
 
 def test_the_last_trial_of_a_cause_ends_no_later_than_a_fifth_after_the_limit() -> None:
-    trials_s = LIMIT.trials_s(spent_s=70, each_s=8)
+    trials_s = LIMIT.trials_s(spent_s=70, run_s=8)
     assert trials_s is not None
     assert 70 + trials_s + 8 <= 100 * OVERRUN
-    assert LIMIT.trials_s(spent_s=150, each_s=8) == 0.0
+    assert LIMIT.trials_s(spent_s=150, run_s=8) == 0.0
 
 
 def test_a_limit_that_was_not_asked_for_ends_no_trial() -> None:
-    assert Budget(seconds=60.0, is_default=True).trials_s(spent_s=70, each_s=8) is None
-    assert Budget(runs=4).trials_s(spent_s=70, each_s=8) is None
+    assert Budget(seconds=60.0, is_default=True).trials_s(spent_s=70, run_s=8) is None
+    assert Budget(runs=4).trials_s(spent_s=70, run_s=8) is None

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos.audit.audit import Choice
+from chaos.audit.audit import SiteChoice
 from chaos.audit.card import Card
-from chaos.audit.determinism import repetition
-from chaos.audit.job_profile import job_profile, shared
-from chaos.audit.place_groups import place_groups
+from chaos.audit.determinism import compare_clean_runs
+from chaos.audit.job_profile import intersect_profiles, measure_job
+from chaos.audit.site_groups import build_place_groups
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
@@ -33,7 +33,7 @@ class ByTheClock(FakeBackend):
         if plan.ops:
             return told
         clean = list(by_the_clock(STORY, WAYS[len(self.plans) % len(WAYS)]))
-        fit = next(entry for entry in told if isinstance(entry.what, ev.FitCalled))
+        fit = next(entry for entry in told if isinstance(entry.event, ev.FitCalled))
         told = History([*clean[:1], fit, *clean[1:]])
         told = changed(told, ev.RunStarted, scenario=plan.scenario, seed=plan.seed)
         return self.retold(told)
@@ -42,8 +42,8 @@ class ByTheClock(FakeBackend):
         return history
 
 
-def audited(folder: Path, backend: FakeBackend, choice: Choice | None = None) -> Card:
-    return audit_of(folder, backend, choice=choice or Choice(limit=20)).run()
+def audited(folder: Path, backend: FakeBackend, choice: SiteChoice | None = None) -> Card:
+    return audit_of(folder, backend, choice=choice or SiteChoice(limit=20)).run()
 
 
 def test_a_right_job_passes(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_wrong_one_is_found_out(tmp_path: Path) -> None:
 
 def test_the_baseline_is_a_run_that_was_watched_at_every_step(tmp_path: Path) -> None:
     backend = ByTheClock()
-    audit = audit_of(tmp_path, backend, choice=Choice(limit=20))
+    audit = audit_of(tmp_path, backend, choice=SiteChoice(limit=20))
     audit.run()
 
     watched = [plan.watch.entries for plan in backend.plans]
@@ -115,9 +115,9 @@ def test_a_place_that_a_run_does_not_come_by_is_no_finding(tmp_path: Path) -> No
 def test_runs_that_report_elsewhere_are_alike_where_losses_and_inputs_are() -> None:
     one, other = (by_the_clock(STORY, ways) for ways in WAYS[:2])
 
-    found = repetition(one, other)
+    found = compare_clean_runs(one, other)
 
-    assert (found.differs, found.is_by_steps, found.is_alike) == (True, True, True)
+    assert (found.differs, found.is_by_steps, found.is_equivalent) == (True, True, True)
     assert "step by step they agree in 48 losses to the last bit" in str(found)
 
 
@@ -127,26 +127,31 @@ def test_runs_that_report_elsewhere_and_train_otherwise_are_not_alike(
 ) -> None:
     one, other = (by_the_clock(STORY, ways) for ways in WAYS[:2])
 
-    found = repetition(one, changed(other, ev.StepDone, lambda e: e.epoch == 2, **fields))
+    found = compare_clean_runs(one, changed(other, ev.StepDone, lambda e: e.epoch == 2, **fields))
 
     assert found.reports_apart is not None
-    assert not found.is_alike
+    assert not found.is_equivalent
 
 
 def test_only_places_are_shared_that_every_run_has() -> None:
-    seen = shared([job_profile(by_the_clock(STORY, ways)) for ways in WAYS])
+    seen = intersect_profiles([measure_job(by_the_clock(STORY, ways)) for ways in WAYS])
 
     assert (
-        seen.epochs == seen.saved == (0, 1)
+        seen.epochs == seen.saved_epochs == (0, 1)
     )  # the run with the fewest reports ends with its third
     assert seen.resume_points == ((1, 0), (2, 0))
     known = [
-        place_group for place_group in place_groups(seen, seed=0) for _ in range(place_group.size)
+        place_group
+        for place_group in build_place_groups(seen, seed=0)
+        for _ in range(place_group.size)
     ]
-    groups = {place_group.group for place_group in known}
+    groups = {place_group.category for place_group in known}
     assert not groups & {"epoch boundary", "last epoch", "twice in one epoch", "inside a save"}
     ops = [
-        op for place_group in known for n in range(place_group.size) for op in place_group.ops(n)
+        op
+        for place_group in known
+        for n in range(place_group.size)
+        for op in place_group.make_ops(n)
     ]
     steps = [op.at.step for op in ops if isinstance(op.at, AtStep)]
     assert set(steps) == {1}

@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from chaos.audit.audit import Choice
+from chaos.audit.audit import SiteChoice
 from chaos.audit.budget import AuditProgress
-from chaos.audit.card import Card, Covered
-from chaos.audit.finding import findings
-from chaos.audit.group import GROUPS, chosen_groups
-from chaos.audit.page import facts, render_card
-from chaos.audit.run_row import Defect, RunRow, gist
+from chaos.audit.card import Card, GroupCoverage
+from chaos.audit.finding import group_findings
+from chaos.audit.page import list_figures, render_card
+from chaos.audit.run_row import DefectKey, RunRow, extract_gist
+from chaos.audit.site_category import SITE_CATEGORIES, select_groups
 from chaos.audit.table import (
-    by_column,
-    cells,
-    check_rows,
-    columns,
+    build_cells,
+    build_check_rows,
+    count_places_by_column,
+    count_results,
     group_rows,
     kind_rows,
+    label_columns,
     part_rows,
-    tally,
 )
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.errors import UsageError
@@ -37,18 +37,18 @@ from chaos.model.trigger import AtStep
 from chaos.report.live import PARTS
 from tests.audit.backend import FakeBackend, Ticking, audit_of, loses_momentum
 
-EPOCHS = Defect(check="epochs", gist="N epoch were trained, the baseline has N")
-CURSOR = Defect(check="cursor", gist="rank N repeated N step of epoch N after the restart")
-PARTED = Defect(check="trajectory", gist="the numbers differ")
+EPOCHS = DefectKey(check="epochs", gist="N epoch were trained, the baseline has N")
+CURSOR = DefectKey(check="cursor", gist="rank N repeated N step of epoch N after the restart")
+PARTED = DefectKey(check="trajectory", gist="the numbers differ")
 
 
 @pytest.fixture(scope="module")
 def card(tmp_path_factory: pytest.TempPathFactory) -> Card:
     backend = FakeBackend(epochs=20, defect=loses_momentum)
-    return audit_of(tmp_path_factory.mktemp("card"), backend, choice=Choice(limit=40)).run()
+    return audit_of(tmp_path_factory.mktemp("card"), backend, choice=SiteChoice(limit=40)).run()
 
 
-def run_of(number: int, *defects: Defect, steps: tuple[int, ...] = (3,), **fault: Any) -> RunRow:
+def run_of(number: int, *defects: DefectKey, steps: tuple[int, ...] = (3,), **fault: Any) -> RunRow:
     fault = fault or {"kill_worker": KillWorker()}
     ops = (Op(index=n, at=AtStep(epoch=1, step=s, rank=0), **fault) for n, s in enumerate(steps))
     return RunRow(
@@ -70,19 +70,19 @@ def run_of(number: int, *defects: Defect, steps: tuple[int, ...] = (3,), **fault
 
 
 def test_one_cause_at_many_places_is_one_finding() -> None:
-    [found] = findings([run_of(n, EPOCHS, PARTED) for n in range(5)])
+    [found] = group_findings([run_of(n, EPOCHS, PARTED) for n in range(5)])
 
     assert found.runs == (0, 1, 2, 3, 4)
     assert found.defect == EPOCHS
 
 
 def test_one_part_that_is_lost_is_one_cause_whatever_is_lost_with_it() -> None:
-    def lost(*parts: str) -> Defect:
-        return Defect(check="state", gist=f"{', '.join(parts)} is lost", parts=parts)
+    def lost(*parts: str) -> DefectKey:
+        return DefectKey(check="state", gist=f"{', '.join(parts)} is lost", parts=parts)
 
     alone, more, model = lost("momentum"), lost("momentum", "lr"), lost("model", "momentum")
 
-    found = findings([run_of(1, alone), run_of(2, more), run_of(3, more), run_of(4, model)])
+    found = group_findings([run_of(1, alone), run_of(2, more), run_of(3, more), run_of(4, model)])
 
     assert [(one.defect, one.runs) for one in found] == [(alone, (1, 2, 3)), (model, (4,))]
 
@@ -90,17 +90,17 @@ def test_one_part_that_is_lost_is_one_cause_whatever_is_lost_with_it() -> None:
 def test_a_run_that_shows_a_more_frequent_cause_besides_belongs_to_it() -> None:
     often = [run_of(n, EPOCHS, PARTED) for n in range(3)]
 
-    [found] = findings([*often, run_of(9, CURSOR, EPOCHS, PARTED)])
+    [found] = group_findings([*often, run_of(9, CURSOR, EPOCHS, PARTED)])
 
     assert found.defect == EPOCHS
     assert found.count == 4
 
 
 def test_a_place_in_the_data_is_one_cause_whichever_sign_of_it_shows() -> None:
-    samples = Defect(check="samples", gist="of N samples, N were never trained")
-    order = Defect(check="sample-order", gist="another order", severity="not reproducible")
+    samples = DefectKey(check="samples", gist="of N samples, N were never trained")
+    order = DefectKey(check="sample-order", gist="another order", severity="not reproducible")
 
-    [found] = findings(
+    [found] = group_findings(
         [run_of(1, CURSOR), run_of(2, samples), run_of(3, samples), run_of(4, order, PARTED)]
     )
 
@@ -109,20 +109,20 @@ def test_a_place_in_the_data_is_one_cause_whichever_sign_of_it_shows() -> None:
 
 
 def test_a_place_in_the_data_is_a_second_cause_beside_what_chooses_no_inputs() -> None:
-    samples = Defect(check="samples", gist="of N samples, N were never trained")
-    order = Defect(check="sample-order", gist="another order")
-    rate = Defect(check="state", gist="lr is lost", parts=("optimizer.lr",))
-    model = Defect(check="state", gist="the model is lost", parts=("model", "optimizer.lr"))
+    samples = DefectKey(check="samples", gist="of N samples, N were never trained")
+    order = DefectKey(check="sample-order", gist="another order")
+    rate = DefectKey(check="state", gist="lr is lost", parts=("optimizer.lr",))
+    model = DefectKey(check="state", gist="the model is lost", parts=("model", "optimizer.lr"))
     told = {"faults": "a fault; ", "sentences": ("lr is gone", "another order", "few samples")}
 
-    both = findings([run_of(1, rate, order, samples).model_copy(update=told)])
+    both = group_findings([run_of(1, rate, order, samples).model_copy(update=told)])
 
     assert [(one.defect, one.headline) for one in both] == [
         (rate, "Run 1."),
         (order, "A fault; another order."),
     ]
     assert [one.besides for one in both] == [(), ("state",)]
-    assert len(findings([run_of(1, model, order)])) == 1
+    assert len(group_findings([run_of(1, model, order)])) == 1
 
 
 @pytest.mark.parametrize(
@@ -138,32 +138,32 @@ def test_a_place_in_the_data_is_a_second_cause_beside_what_chooses_no_inputs() -
 def test_a_cause_that_shows_within_an_epoch_alone_says_so(
     wrong: bool, right: tuple[bool, ...], parts: tuple[str, ...], words: str | None
 ) -> None:
-    lost = run_of(0, Defect(check="state", gist="lost", parts=parts))
+    lost = run_of(0, DefectKey(check="state", gist="lost", parts=parts))
     runs = [lost, *(run_of(1 + number) for number in range(len(right)))]
     told = [
         run.model_copy(update={"within": within})
         for run, within in zip(runs, (wrong, *right), strict=True)
     ]
 
-    [found] = findings(told)
+    [found] = group_findings(told)
 
     assert (words is not None) == ("Only resumes from within an epoch fail" in found.headline)
     assert words is None or words in found.headline
 
 
 def test_each_of_two_causes_has_a_sentence_of_its_own() -> None:
-    momentum = Defect(check="state", gist="momentum is lost", parts=("momentum",))
-    rate = Defect(check="state", gist="lr is lost", parts=("lr",))
+    momentum = DefectKey(check="state", gist="momentum is lost", parts=("momentum",))
+    rate = DefectKey(check="state", gist="lr is lost", parts=("lr",))
     told = {"faults": "a fault; ", "sentences": ("momentum is gone", "lr is gone")}
 
-    found = findings([run_of(1, momentum, rate).model_copy(update=told)])
+    found = group_findings([run_of(1, momentum, rate).model_copy(update=told)])
 
     assert [one.headline for one in found] == ["Run 1.", "A fault; lr is gone."]
 
 
 def test_the_example_of_a_cause_shows_that_cause_alone() -> None:
-    momentum = Defect(check="state", gist="momentum is lost", parts=("momentum",))
-    rate = Defect(check="state", gist="lr is lost", parts=("lr",))
+    momentum = DefectKey(check="state", gist="momentum is lost", parts=("momentum",))
+    rate = DefectKey(check="state", gist="lr is lost", parts=("lr",))
     runs = [run_of(1, momentum, rate), run_of(2, rate, momentum), run_of(3, rate)]
     told = [
         run.model_copy(
@@ -172,7 +172,7 @@ def test_the_example_of_a_cause_shows_that_cause_alone() -> None:
         for run in runs
     ]
 
-    found = findings(told)
+    found = group_findings(told)
 
     assert [(one.defect, one.smallest.number) for one in found] == [(rate, 3), (momentum, 1)]
     assert len({one.headline for one in found}) == len(found) == 2
@@ -181,7 +181,7 @@ def test_the_example_of_a_cause_shows_that_cause_alone() -> None:
 def test_numbers_that_part_do_not_hide_a_defect_that_says_more() -> None:
     often = [run_of(n, PARTED) for n in range(6)]
 
-    found = findings([*often, run_of(9, EPOCHS, PARTED)])
+    found = group_findings([*often, run_of(9, EPOCHS, PARTED)])
 
     assert [(one.defect, one.count) for one in found] == [(PARTED, 6), (EPOCHS, 1)]
 
@@ -194,16 +194,17 @@ def test_the_smallest_reproduction_has_the_fewest_ops_then_the_simplest_then_the
         run_of(3, PARTED, steps=(4,)),
     ]
 
-    [found] = findings(runs)
+    [found] = group_findings(runs)
 
     assert found.smallest.number == 3
 
 
 def test_two_causes_of_one_check_have_files_of_their_own() -> None:
-    other = Defect(check="trajectory", gist="something else")
+    other = DefectKey(check="trajectory", gist="something else")
 
     names = [
-        one.repro for one in findings([run_of(0, PARTED), run_of(1, PARTED), run_of(2, other)])
+        one.repro
+        for one in group_findings([run_of(0, PARTED), run_of(1, PARTED), run_of(2, other)])
     ]
 
     assert names == ["repro/trajectory.chaos.yaml", "repro/trajectory_2.chaos.yaml"]
@@ -222,15 +223,15 @@ def test_two_causes_of_one_check_have_files_of_their_own() -> None:
     ],
 )
 def test_a_gist_has_nothing_of_the_place(one: str, other: str) -> None:
-    assert gist(one) == gist(other)
+    assert extract_gist(one) == extract_gist(other)
 
 
 def test_different_defects_have_different_gists() -> None:
-    assert gist("rank 1 repeated 2 steps") != gist("rank 1 skipped 2 steps")
+    assert extract_gist("rank 1 repeated 2 steps") != extract_gist("rank 1 skipped 2 steps")
 
 
 def test_the_heat_map_has_every_place_of_the_job_tried_or_not(card: Card) -> None:
-    drawn = cells(card)
+    drawn = build_cells(card)
 
     assert sum(cell.tally.total for cell in drawn) == len(card.runs)
     assert sum(cell.places for cell in drawn) == sum(row.places for row in card.covered)
@@ -240,20 +241,20 @@ def test_the_heat_map_has_every_place_of_the_job_tried_or_not(card: Card) -> Non
 
 
 def test_a_job_of_few_epochs_has_a_column_for_each() -> None:
-    assert columns(3) == ("0", "1", "2")
-    assert columns(1) == ("0",)
-    assert by_column({0: 4, 2: 1}, 3) == (4, 0, 1)
-    assert sum(by_column({9: 1, 33: 2}, 34)) == 3
+    assert label_columns(3) == ("0", "1", "2")
+    assert label_columns(1) == ("0",)
+    assert count_places_by_column({0: 4, 2: 1}, 3) == (4, 0, 1)
+    assert sum(count_places_by_column({9: 1, 33: 2}, 34)) == 3
 
 
 def test_the_tables_agree_with_the_runs(card: Card) -> None:
     for rows in (group_rows(card), kind_rows(card)):
         assert sum(row.tally.right for row in rows) == card.right
-        assert sum(row.tally.from_scratch for row in rows) == card.from_scratch
+        assert sum(row.tally.from_scratch for row in rows) == card.scratch_count
         assert sum(row.tally.wrong for row in rows) == card.broken
         assert sum(row.tally.total for row in rows) == len(card.runs)
-    for row in check_rows(card):
-        assert row.with_evidence + row.nothing_due + row.inconclusive == len(card.runs)
+    for row in build_check_rows(card):
+        assert row.with_evidence + row.without_evidence + row.inconclusive == len(card.runs)
 
 
 def test_a_kind_of_fault_that_was_not_tried_is_on_the_card(card: Card) -> None:
@@ -328,14 +329,14 @@ def test_an_audit_that_struck_nothing_is_no_success(card: Card) -> None:
 
 
 def test_places_are_chosen_by_any_part_of_their_names() -> None:
-    assert chosen_groups([]) == GROUPS
-    assert chosen_groups(["upload"]) == ("upload begins", "upload ends")
-    assert chosen_groups(["node lost; mid-epoch"]) == ("mid-epoch", "node lost")
+    assert select_groups([]) == SITE_CATEGORIES
+    assert select_groups(["upload"]) == ("upload begins", "upload ends")
+    assert select_groups(["node lost; mid-epoch"]) == ("mid-epoch", "node lost")
 
 
 def test_a_group_that_does_not_exist_is_refused_with_the_ones_that_do() -> None:
     with pytest.raises(UsageError, match=r"no group of places is called 'lunch'.*mid-epoch"):
-        chosen_groups(["lunch"])
+        select_groups(["lunch"])
 
 
 def test_a_card_can_be_read_where_it_lies(card: Card) -> None:
@@ -375,7 +376,7 @@ def test_seconds_pass_in_the_line_without_any_news() -> None:
     clock = Ticking(tick_ns=0)
     display = AuditDisplay(Console(file=io.StringIO(), width=80), clock)
 
-    first = told(display, AuditProgress("clean run", 0, 2, doing="its script starts: imports"))
+    first = told(display, AuditProgress("clean run", 0, 2, activity="its script starts: imports"))
     clock.sleep(12)
 
     assert first == "clean run 1 of 2: its script starts: imports, 0 s"
@@ -409,8 +410,8 @@ def test_steps_that_nobody_saw_are_not_counted_as_none_lost(card: Card) -> None:
 
     [row, *_] = [row for row in group_rows(unseen) if row.tried]
     assert (row.lost_max, row.lost_mean) == (None, None)
-    assert all(cell.lost_max is None for cell in cells(unseen))
-    assert facts(unseen)["recomputed steps, worst"] == "-"
+    assert all(cell.lost_max is None for cell in build_cells(unseen))
+    assert list_figures(unseen)["recomputed steps, worst"] == "-"
     assert re.search(r"\d of \d+ +\d of \d +-", printed(unseen))
     assert 'data-name="recomputed, worst">-</td>' in render_card(unseen)
 
@@ -444,7 +445,9 @@ def test_of_a_job_that_may_not_be_preempted_the_card_says_what_it_was_given(card
 
 def passing(card: Card, *runs: RunRow, **job: Any) -> Card:
     """Return a card of these runs with nothing to object to but what they show."""
-    middle = Covered(group="mid-epoch", tried=1, chosen=1, places=9, why_none=None, resumes=True)
+    middle = GroupCoverage(
+        group="mid-epoch", tried=1, chosen=1, places=9, why_none=None, resumes=True
+    )
     update = {
         "runs": runs or (run_of(0),),
         "findings": (),
@@ -475,7 +478,7 @@ def test_the_headline_says_how_bad_it_is(card: Card) -> None:
     drawn = PARTED.model_copy(update={"severity": "not reproducible"})
     bad = run_of(0, drawn).model_copy(update={"severity": "wrong result"})
 
-    graded = passing(card, bad).model_copy(update={"findings": findings([bad])})
+    graded = passing(card, bad).model_copy(update={"findings": group_findings([bad])})
 
     assert graded.sentence == "fail: 1 of 1 place: one cause, not reproducible"
 
@@ -488,8 +491,8 @@ def test_a_start_that_finds_nothing_left_to_do_begins_nothing_anew(card: Card) -
     idle = run_of(1).model_copy(update={"resumed": 0, "from_scratch": 0})
     two = card.model_copy(update={"runs": (idle, anew(2))})
 
-    assert (two.right, two.from_scratch) == (1, 1)
-    assert (tally(two.runs).right, tally(two.runs).from_scratch) == (1, 1)
+    assert (two.right, two.scratch_count) == (1, 1)
+    assert (count_results(two.runs).right, count_results(two.runs).from_scratch) == (1, 1)
 
 
 def untold(number: int, *, landed: int) -> RunRow:
@@ -565,7 +568,9 @@ def test_above_a_hundred_percent_a_band_is_no_number(card: Card) -> None:
 
 def test_a_group_in_which_every_restart_began_anew_is_no_pass(card: Card) -> None:
     good = passing(card)
-    lost = Covered(group="node lost", tried=1, chosen=1, places=4, why_none=None, resumes=True)
+    lost = GroupCoverage(
+        group="node lost", tried=1, chosen=1, places=4, why_none=None, resumes=True
+    )
     runs = (run_of(0), anew(1).model_copy(update={"group": "node lost"}))
 
     less = good.model_copy(update={"covered": (*good.covered, lost), "runs": runs})

@@ -10,80 +10,80 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.audit.audit import Choice
+from chaos.audit.audit import SiteChoice
 from chaos.audit.budget import AuditProgress, Budget
 from chaos.audit.card import Card
-from chaos.audit.chains import LONGEST, chain_of, fitted, joined, longest_chain
+from chaos.audit.chains import LONGEST, build_chain, join_places, longest_chain, order_chains
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.page import render_card
-from chaos.audit.place_groups import place_in_training, point_before
-from chaos.audit.places import kill_map
-from chaos.audit.queue import Queue, in_order, part_of
-from chaos.audit.sections import title
+from chaos.audit.sections import describe_finding
+from chaos.audit.site_groups import find_resume_point, find_training_place
+from chaos.audit.site_queue import SiteQueue, find_part, order_places
+from chaos.audit.site_sample import choose_fault_sites
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.trigger import AtRecovery
 from tests.audit.backend import Defect, FakeBackend, audit_of, loses_momentum
-from tests.audit.test_places import SEEDS, extents
+from tests.audit.test_site_sample import SEEDS, extents
 from tests.check.story import Story
 from tests.check.tamper import changed
 
-EVERY = Choice(exhaustive=True)
+EVERY = SiteChoice(exhaustive=True)
 
 
 @given(extents(), SEEDS, st.integers(1, 8), st.data())
 def test_places_that_share_a_run_are_a_checkpoint_apart(
     profile: JobProfile, seed: int, longest: int, data: st.DataObject
 ) -> None:
-    places = kill_map(profile, seed=seed)
+    places = choose_fault_sites(profile, seed=seed)
     if not places:
         return
     first = data.draw(st.sampled_from(places))
     others = [place for place in places if place != first]
 
-    found = chain_of(first, others, profile, longest=longest)
+    found = build_chain(first, others, profile, longest=longest)
 
     assert first in found
     assert len(set(found)) == len(found) <= longest
-    assert sum(any(op.fault.nodes_lost for op in place.ops) for place in found) <= 1
+    assert sum(any(op.fault.lost_node_count for op in place.ops) for place in found) <= 1
     if len(found) > 1:
         assert not any(op.fault.is_announced for place in found for op in place.ops)
     for one, other in pairwise(found):
-        point = point_before(other.ops[0], profile)
+        point = find_resume_point(other.ops[0], profile)
         assert point is not None
         ended = (op for op in one.ops if not isinstance(op.at, AtRecovery))
-        assert point > max(place_in_training(op, profile) for op in ended)
+        assert point > max(find_training_place(op, profile) for op in ended)
 
 
 @given(extents(), SEEDS)
 def test_an_answer_takes_as_many_runs_as_foretold_one_alone_from_each_part_of_training(
     profile: JobProfile, seed: int
 ) -> None:
-    places = kill_map(profile, seed=seed)
-    queue = Queue(profile, lambda _: places, seed=seed, may_chain=True)
-    due = in_order(places, profile, seed=seed).needed
+    places = choose_fault_sites(profile, seed=seed)
+    queue = SiteQueue(profile, lambda _: places, seed=seed, may_chain=True)
+    due = order_places(places, profile, seed=seed).needed
 
-    runs = [queue.take()[1] for _ in range(queue.needed)]
+    runs = [queue.take()[1] for _ in range(queue.needed_run_count)]
 
-    assert not queue.is_due
+    assert not queue.has_needed_runs
     tried = [place for run in runs for place in run]
     assert len({*tried}) == len(tried)
     assert Counter(place.group for place in tried) == Counter(place.group for place in due)
     for mine in (tried, due):
-        resuming = {place.group for place in mine if part_of(place, profile) is not None}
-        assert resuming == {place.group for place in due if part_of(place, profile) is not None}
-    alone = {part_of(run[0], profile) for run in runs if len(run) == 1}
-    assert {part_of(place, profile) for place in due} - {None} <= alone
+        resuming = {place.group for place in mine if find_part(place, profile) is not None}
+        assert resuming == {place.group for place in due if find_part(place, profile) is not None}
+    alone = {find_part(run[0], profile) for run in runs if len(run) == 1}
+    assert {find_part(place, profile) for place in due} - {None} <= alone
 
 
 @given(extents(), SEEDS)
 def test_a_place_that_fits_into_no_run_gives_way_to_one_of_its_group(
     profile: JobProfile, seed: int
 ) -> None:
-    due = [*in_order(kill_map(profile, seed=seed), profile, seed=seed).needed]
-    spare = [*in_order(kill_map(profile, seed=seed), profile, seed=seed).rest]
+    due = [*order_places(choose_fault_sites(profile, seed=seed), profile, seed=seed).needed]
+    spare = [*order_places(choose_fault_sites(profile, seed=seed), profile, seed=seed).later]
 
-    found = fitted(due, spare, profile)
+    found = order_chains(due, spare, profile)
 
     assert Counter(place.group for place in found) == Counter(place.group for place in due)
     assert {*found} <= {*due, *spare}
@@ -93,12 +93,12 @@ def test_a_place_that_fits_into_no_run_gives_way_to_one_of_its_group(
 def test_ops_of_places_that_share_a_run_are_numbered_in_order(
     profile: JobProfile, seed: int
 ) -> None:
-    places = kill_map(profile, seed=seed)
+    places = choose_fault_sites(profile, seed=seed)
     if not places:
         return
-    found = chain_of(places[0], places[1:], profile, longest=LONGEST)
+    found = build_chain(places[0], places[1:], profile, longest=LONGEST)
 
-    ops = joined(found).ops
+    ops = join_places(found).ops
 
     assert [op.index for op in ops] == list(range(len(ops)))
     first = 0
@@ -126,7 +126,11 @@ def loses_after(resumes: int) -> Defect:
     """Return a defect that shows only once the job has resumed so many times in a row."""
 
     def defect(_: Story, history: History) -> History:
-        resumed = [e.attempt for _, e in history.of(ev.WorkerStarted) if e.checkpoint is not None]
+        resumed = [
+            e.attempt
+            for _, e in history.select_events(ev.WorkerStarted)
+            if e.checkpoint is not None
+        ]
         late = sorted(set(resumed))[resumes - 1 :]
         return changed(
             history,
@@ -157,7 +161,7 @@ def loses_in_epoch(epoch: int) -> Defect:
 
     def defect(_: Story, history: History) -> History:
         begun: dict[int, int] = {}
-        for _number, done in history.of(ev.StepDone):
+        for _number, done in history.select_events(ev.StepDone):
             begun.setdefault(done.attempt, done.epoch)
         return changed(
             history,
@@ -173,7 +177,7 @@ def audited(folder: Path, defect: Defect | None, *, one_by_one: bool, lanes: int
     folder.mkdir()
     backend = FakeBackend(epochs=6, steps=1, workers=1, defect=defect)
     choice = replace(EVERY, one_by_one=one_by_one)
-    return audit_of(folder, backend, choice=choice, lanes=lambda _: lanes).run()
+    return audit_of(folder, backend, choice=choice, count_lanes=lambda _: lanes).run()
 
 
 def facts(card: Card) -> object:
@@ -266,7 +270,7 @@ def test_a_run_of_several_places_that_is_wrong_only_once_is_inconclusive(tmp_pat
     assert of_places in card.sentence
     assert f"0 of {card.places[0]} places and 1 run of several places: one" in lasting.sentence
     (finding,) = lasting.findings
-    assert title(finding).endswith(": 1 run of several places")
+    assert describe_finding(finding).endswith(": 1 run of several places")
     assert "more faults were injected into the run; " in finding.smallest.headline
     assert len(finding.smallest.headline) < 300
 
@@ -276,7 +280,7 @@ def test_a_run_that_was_wrong_before_all_of_its_faults_is_no_pass_either(tmp_pat
         found = loses_after(4)(story, history)
         if found.entries == history.entries:
             return history
-        last = max(ended.op for _, ended in found.of(ev.FaultEnded))
+        last = max(ended.op for _, ended in found.select_events(ev.FaultEnded))
         return changed(found, ev.FaultEnded, lambda e: e.op == last, status="info")
 
     card = audited(tmp_path / "once", at_first(ends_early), one_by_one=False)

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from chaos.audit.audit import Choice
+from chaos.audit.audit import SiteChoice
 from chaos.audit.budget import Budget
 from chaos.audit.card import Card
-from chaos.audit.job_profile import job_profile
-from chaos.audit.notes import in_passing, notes
+from chaos.audit.job_profile import measure_job
+from chaos.audit.notes import build_notes, note_side_effects
 from chaos.errors import JobError
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Plan
 from tests.audit.backend import FakeBackend, audit_of
 from tests.check.parts import KILLED
 from tests.check.tamper import changed, told, without
 
-FEW = Choice(limit=20)
+FEW = SiteChoice(limit=20)
 HASHES = 100  # the number of a start with another hash seed; the others count from 1
 
 
@@ -32,8 +32,8 @@ class StartingBackend(FakeBackend):
     number: int = 0
     others: list["StartingBackend"] = field(default_factory=list)
 
-    def afresh(self, *, other_hashes: Plan | None = None) -> "StartingBackend":
-        number = HASHES if other_hashes is not None else len(self.others)
+    def open_fresh(self, *, reseeded_plan: Plan | None = None) -> "StartingBackend":
+        number = HASHES if reseeded_plan is not None else len(self.others)
         self.others.append(StartingBackend(retold=self.retold, number=number))
         return self.others[-1]
 
@@ -55,7 +55,7 @@ def other_name(history: History, start: int) -> History:
     return changed(history, ev.FitCalled, lambda _: True, replaced=lambda _: {"name": f"e{start}"})
 
 
-def other_hashes(history: History, start: int) -> History:
+def reseeded_plan(history: History, start: int) -> History:
     """Tell other losses where the hash seed is another: what goes by the order of a set."""
     return other_data(history, start if start == HASHES else 0)
 
@@ -67,7 +67,7 @@ def no_second_start(history: History, start: int) -> History:
     begun = history[:1]
     assert isinstance(begun, tuple)
     what = ev.ScriptRaised(error="FileExistsError", message="out")
-    raised = Entry(time_ns=begun[0].time_ns + 1, source="h", seq=9, what=what)
+    raised = JournalEntry(time_ns=begun[0].time_ns + 1, source="h", seq=9, event=what)
     return History([*begun, raised])
 
 
@@ -104,7 +104,7 @@ def test_where_only_starts_differ_strikes_are_judged_by_a_run_of_their_own_start
 def test_where_only_the_hash_seed_makes_a_difference_the_answer_is_inconclusive(
     tmp_path: Path,
 ) -> None:
-    card, backend = card_of(tmp_path, other_hashes)
+    card, backend = card_of(tmp_path, reseeded_plan)
 
     assert [other.number for other in backend.others] == [HASHES, 1]
     assert card.exit_code == 2
@@ -156,12 +156,12 @@ def test_a_script_that_can_be_started_only_once_is_audited_and_told_so(tmp_path:
 def test_a_name_that_a_file_had_until_it_was_whole_is_not_what_the_job_saves() -> None:
     place: dict[str, Any] = {"attempt": 0, "rank": 0, "epoch": 0, "step": 6}
     wrote = [
-        ev.WroteOutside(path=f"/d/last.{end}", how="created", removed=True, after_fit=False)
+        ev.WroteOutside(path=f"/d/last.{end}", operation="created", removed=True, after_fit=False)
         for end in ("pt", "tmp")
     ]
     renamed = ev.FileRenamed(**place, path="/d/last.tmp", to="/d/last.pt")
 
-    [found] = in_passing(told(KILLED.baseline(), renamed, *wrote))
+    [found] = note_side_effects(told(KILLED.baseline(), renamed, *wrote))
 
     assert "the job saves by absolute paths: /d/last.pt. What" in found.text
 
@@ -170,11 +170,15 @@ def test_a_job_whose_child_saves_is_not_said_to_save_nothing() -> None:
     history = told(
         without(without(KILLED.baseline(), ev.Committed), ev.FileSaveBegun),
         ev.WroteOutside(
-            path="/d/snapshot.pt.417", how="created", removed=True, after_fit=False, is_save=True
+            path="/d/snapshot.pt.417",
+            operation="created",
+            removed=True,
+            after_fit=False,
+            is_save=True,
         ),
     )
 
-    found = [note.text for note in notes(job_profile(history), names=())]
+    found = [note.text for note in build_notes(measure_job(history), names=())]
 
     assert not any("saves no checkpoint" in text for text in found)
     assert any(
@@ -183,7 +187,7 @@ def test_a_job_whose_child_saves_is_not_said_to_save_nothing() -> None:
     )
 
 
-CACHE = ev.WroteOutside(path="/d/cache.npy", how="created", removed=False, after_fit=False)
+CACHE = ev.WroteOutside(path="/d/cache.npy", operation="created", removed=False, after_fit=False)
 
 
 @dataclass
@@ -201,7 +205,7 @@ class CachingBackend(FakeBackend):
             losses=lambda e: tuple(float(loss) + drawn(number) for loss in e.losses),
         )
         entries = list(told)
-        made = Entry(time_ns=entries[-1].time_ns, source="h", seq=10**6, what=CACHE)
+        made = JournalEntry(time_ns=entries[-1].time_ns, source="h", seq=10**6, event=CACHE)
         return History([*entries, made] if number == 1 else entries)
 
 
@@ -253,7 +257,7 @@ def test_lanes_are_counted_by_the_workers_that_the_script_asks_for(tmp_path: Pat
         return 3
 
     backend = FakeBackend(workers=8)
-    audit_of(tmp_path, backend, choice=FEW, lanes=lanes, budget=Budget(runs=2)).run()
+    audit_of(tmp_path, backend, choice=FEW, count_lanes=lanes, budget=Budget(runs=2)).run()
 
     assert set(asked) == {8}
     assert backend.lanes == 3
@@ -266,7 +270,9 @@ def test_a_clean_run_at_its_limit_is_an_error_that_says_how_to_make_it_shorter(
         def history(self, plan: Plan) -> History:
             told = list(super().history(plan))
             late = ev.DeadlinePassed(limit_s=600.0)
-            told.append(Entry(time_ns=told[-1].time_ns + 1, source="h", seq=10**6, what=late))
+            told.append(
+                JournalEntry(time_ns=told[-1].time_ns + 1, source="h", seq=10**6, event=late)
+            )
             return History(told)
 
     with pytest.raises(JobError, match="still running after 600 s") as error:

@@ -106,7 +106,7 @@ class Failing(Opened):
     """A job that ends before its `fit()` returns."""
 
     def history(self, plan: Plan) -> History:
-        return History([e for e in super().history(plan) if not isinstance(e.what, FitReturned)])
+        return History([e for e in super().history(plan) if not isinstance(e.event, FitReturned)])
 
 
 def test_of_a_job_that_fails_by_itself_the_last_lines_of_its_log_are_printed(

@@ -6,23 +6,23 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from chaos.audit.audit import ALL_GROUPS, Choice
+from chaos.audit.audit import ALL_GROUPS, SiteChoice
 from chaos.audit.budget import UNLIMITED, Budget
 from chaos.audit.card import Card
 from chaos.audit.continuation import EarlierAudit
-from chaos.audit.page import card_in_markdown, paragraph, render_card
-from chaos.audit.sections import since
+from chaos.audit.page import render_card, render_markdown, render_paragraph
+from chaos.audit.sections import describe_changes
 from chaos.audit.terminal import print_card
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.plan import Plan
-from chaos.report.screen import plain
-from chaos.words import plural
+from chaos.report.screen import render_plain
+from chaos.wording import plural
 from tests.audit.backend import Defect, FakeBackend, audit_of, loses_momentum
 from tests.check.story import Story
 from tests.check.tamper import changed
 
-FEW = Choice(groups=("mid-epoch", "epoch boundary", "before the first commit"))
+FEW = SiteChoice(groups=("mid-epoch", "epoch boundary", "before the first commit"))
 
 
 def audited(
@@ -32,14 +32,14 @@ def audited(
     code: str = "",
     epochs: int = 3,
     budget: Budget = UNLIMITED,
-    choice: Choice = FEW,
+    choice: SiteChoice = FEW,
     words: Sequence[str] = (),
 ) -> tuple[Card, list[Plan]]:
     """Audit a script, which has this code, and continue the last audit of it."""
     backend = FakeBackend(epochs=epochs, steps=2, defect=defect)
     audit = audit_of(folder, backend, *words, choice=choice, budget=budget)
     (folder / "train.py").write_text(f"import ray.train\n{code}\n")
-    audit.earlier = EarlierAudit.last(folder / "reports", audit.plan)
+    audit.earlier_audit = EarlierAudit.find_latest(folder / "reports", audit.plan)
     return audit.run(), [plan for plan in backend.plans if plan.ops and plan.job.failure]
 
 
@@ -94,7 +94,7 @@ def test_what_is_still_wrong_and_what_is_new_are_told_apart(tmp_path: Path) -> N
     assert len(found.still) == len(first.wrong)
     assert len(found.still) + len(found.new) == card.broken
     assert found.mended == found.broken == ()
-    lines = {line.label: line.text for line in since(card)}
+    lines = {line.label: line.text for line in describe_changes(card)}
     assert lines["still wrong"].startswith(f"{plural(len(found.still), 'place')}: ")
     assert lines["new"].startswith(f"{plural(len(found.new), 'place')}: ")
 
@@ -107,7 +107,7 @@ def test_what_was_right_and_breaks_is_named(tmp_path: Path) -> None:
     assert card.since is not None
     assert card.since.new == card.since.broken
     assert len(card.since.new) == card.broken > 0
-    assert f"{card.broken} of them right then" in next(since(card)).text
+    assert f"{card.broken} of them right then" in next(describe_changes(card)).text
 
 
 def test_of_the_same_code_what_was_right_is_not_tried_again_and_counts(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_of_the_same_code_what_was_right_is_not_tried_again_and_counts(tmp_path:
     card, more = audited(tmp_path)
 
     assert card.since is not None
-    assert card.since.kept == first.right + first.from_scratch == 6
+    assert card.since.kept == first.right + first.scratch_count == 6
     assert not {*places(one)} & {*places(more)}
     assert len({run.place.key for run in card.runs}) == len(card.runs) == card.places[0]
     assert len({run.number for run in card.runs}) == card.run_count
@@ -209,13 +209,13 @@ def test_every_report_tells_what_is_mended(mended: Card) -> None:
     assert mended.since is not None
     count = len(mended.since.mended)
     texts = [
-        plain(lambda console: print_card(mended, console)),
-        card_in_markdown(mended),
+        render_plain(lambda console: print_card(mended, console)),
+        render_markdown(mended),
         render_card(mended),
     ]
 
     for text in texts:
         assert f"{count} places: " in text
         assert mended.since.mended[0] in text
-    assert f"Since the last audit: {count} mended." in paragraph(mended)
+    assert f"Since the last audit: {count} mended." in render_paragraph(mended)
     assert Card.from_json(mended.to_json()) == mended

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from chaos.audit.audit import Choice
+from chaos.audit.audit import SiteChoice
 from chaos.audit.budget import Budget
 from chaos.audit.card import Card
-from chaos.audit.looks import Looks
+from chaos.audit.extendable_baseline import ExtendableBaseline
 from chaos.errors import JobError
 from chaos.model import event as ev
-from chaos.model.history import HISTORY, Baseline, Entry, History
+from chaos.model.history import HISTORY, Baseline, History, JournalEntry
 from chaos.model.plan import Plan
-from chaos.run.directory import VERDICT, RunDirectory, create
-from chaos.run.ports import Backend, Judge, R, Show, W
+from chaos.run.directory import VERDICT, RunDirectory, create_run
+from chaos.run.ports import Backend, Judge, R, ShowEntries, W
 from tests.audit.backend import Defect, FakeBackend, audit_of, loses_momentum
 from tests.check.story import Story
 
@@ -34,17 +34,17 @@ class Node:
     folder: Path
     judged_runs: int = 0
 
-    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+    def execute(self, plan: Plan, directory: RunDirectory, show: ShowEntries) -> None:
         self.backend.execute(plan, directory, show)
 
     def close(self) -> None:
         pass
 
-    def judged(
+    def execute_and_judge(
         self, directory: RunDirectory, judge: Judge[W, R], baseline: Baseline, words: W
     ) -> R:
         self.judged_runs += 1
-        there = create(self.folder, "run", directory.load_plan(), {})
+        there = create_run(self.folder, "run", directory.load_plan(), {})
         shutil.copy(directory.path / "plan.json", there.path)
         self.backend.execute(there.load_plan(), there, lambda _: None)
         found: R = copied(judge(there, 1.0, copied(baseline), copied(words)))
@@ -62,7 +62,7 @@ def audited(folder: Path, defect: Defect | None, **fields: Any) -> Card:
     folder.mkdir()
     means = FakeBackend(defect=defect, epochs=2, steps=3)
     return audit_of(
-        folder, means, choice=Choice(one_by_one=True), budget=Budget(runs=6), **fields
+        folder, means, choice=SiteChoice(one_by_one=True), budget=Budget(runs=6), **fields
     ).run()
 
 
@@ -95,7 +95,7 @@ def test_the_card_and_the_files_are_those_of_an_audit_here(
     here = audited(tmp_path / "here", defect)
     node = Node(FakeBackend(defect=defect, epochs=2, steps=3), tmp_path / "node")
 
-    there = audited(tmp_path / "there", defect, spread=spread_over(node))
+    there = audited(tmp_path / "there", defect, open_lanes=spread_over(node))
 
     assert facts(there) == facts(here)
     assert node.judged_runs == len(here.runs)
@@ -108,10 +108,10 @@ def test_a_run_from_there_is_judged_anew_here_once_the_baseline_was_looked_at(
 ) -> None:
     here = audited(tmp_path / "here", loses_momentum)
     node = Node(FakeBackend(defect=loses_momentum, epochs=2, steps=3), tmp_path / "node")
-    monkeypatch.setattr("chaos.audit.judged_run.are_due", lambda _: True)
-    monkeypatch.setattr(Looks, "have_come", lambda *_: True)
+    monkeypatch.setattr("chaos.audit.judged_run.needs_extended_baseline", lambda _: True)
+    monkeypatch.setattr(ExtendableBaseline, "extend_baseline", lambda *_: True)
 
-    there = audited(tmp_path / "there", loses_momentum, spread=spread_over(node))
+    there = audited(tmp_path / "there", loses_momentum, open_lanes=spread_over(node))
 
     assert facts(there) == facts(here)
 
@@ -120,20 +120,22 @@ def test_a_job_that_was_kept_from_harm_there_ends_the_audit(tmp_path: Path) -> N
     node = Node(FakeBackend(defect=harms, epochs=2, steps=3), tmp_path / "node")
 
     with pytest.raises(JobError, match="/data/mine"):
-        audited(tmp_path / "there", None, spread=spread_over(node))
+        audited(tmp_path / "there", None, open_lanes=spread_over(node))
     assert [*(tmp_path / "there").glob("**/runs/*/history.jsonl")]
 
 
 def harms(_: Story, history: History) -> History:
     last = history[-1]
-    what = ev.WroteOutside(path="/data/mine", how="refused", removed=False, after_fit=False)
-    return History([*history, Entry(time_ns=last.time_ns, source="d", seq=1, what=what)])
+    what = ev.WroteOutside(path="/data/mine", operation="refused", removed=False, after_fit=False)
+    return History([*history, JournalEntry(time_ns=last.time_ns, source="d", seq=1, event=what)])
 
 
 def test_a_history_travels_without_what_was_computed_of_it() -> None:
-    entry = Entry(time_ns=1, source="d", seq=0, what=ev.FitReturned(metrics={}, checkpoint=None))
+    entry = JournalEntry(
+        time_ns=1, source="d", seq=0, event=ev.FitReturned(metrics={}, checkpoint=None)
+    )
     baseline = Baseline([History([entry], torn=["a"]), History([entry])])
-    baseline.once("table", lambda: lambda: None)
+    baseline.compute_once("table", lambda: lambda: None)
     assert baseline.count(ev.FitReturned) == 1
 
     copy = copied(baseline)
@@ -141,4 +143,4 @@ def test_a_history_travels_without_what_was_computed_of_it() -> None:
     assert (copy.entries, copy.torn) == (baseline.entries, baseline.torn)
     assert [*copy.repeats[0]] == [entry]
     assert copy.count(ev.FitReturned) == 1
-    assert copy.once("table", lambda: 2) == 2
+    assert copy.compute_once("table", lambda: 2) == 2

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from chaos.audit.determinism import repetition
-from chaos.audit.job_profile import job_profile
-from chaos.audit.notes import Note, notes, resuming_option
+from chaos.audit.determinism import compare_clean_runs
+from chaos.audit.job_profile import measure_job
+from chaos.audit.notes import Note, build_notes, note_resume_option
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.places import EpochRank
 from tests.check.story import Story
 from tests.check.tamper import changed
@@ -29,48 +29,54 @@ def with_fit(
         replaced=replaced or {},
     )
     first = history[0]
-    return History([first, Entry(time_ns=first.time_ns, source="d", seq=0, what=fit), *history[1:]])
+    return History(
+        [first, JournalEntry(time_ns=first.time_ns, source="d", seq=0, event=fit), *history[1:]]
+    )
 
 
 def said(history: History, *names: str) -> str:
     return "\n".join(
-        f"{note.kind}: {note.text}" for note in notes(job_profile(history), names=names)
+        f"{note.kind}: {note.text}" for note in build_notes(measure_job(history), names=names)
     )
 
 
 def test_the_extent_counts_what_a_clean_run_did() -> None:
-    seen = job_profile(QUIET)
+    seen = measure_job(QUIET)
 
     assert seen.ranks == (0, 1)
-    assert seen.epochs == seen.saved == (0, 1, 2)
+    assert seen.epochs == seen.saved_epochs == (0, 1, 2)
     assert seen.steps == {(e, r): 4 for e in range(3) for r in range(2)}
     assert seen.uploads == tuple((e, r) for e in range(3) for r in range(2))
-    assert seen.left_s[0] > seen.left_s[1] > seen.left_s[2] > 0
+    assert seen.remaining_s[0] > seen.remaining_s[1] > seen.remaining_s[2] > 0
     assert seen.seconds > 0
 
 
 def test_a_report_without_a_checkpoint_is_an_epoch_that_was_not_saved() -> None:
-    seen = job_profile(Story(epochs=4, every=2).history())
+    seen = measure_job(Story(epochs=4, every=2).history())
 
     assert seen.epochs == (0, 1, 2, 3)
-    assert seen.saved == (1, 3)
+    assert seen.saved_epochs == (1, 3)
     assert "2 of 4 reports carried no checkpoint" in said(Story(epochs=4, every=2).history())
 
 
 def test_the_scripts_own_setting_is_what_chaos_replaced() -> None:
-    seen = job_profile(with_fit(QUIET, replaced={"max_failures": 0}, max_failures=5, num_to_keep=2))
+    seen = measure_job(with_fit(QUIET, replaced={"max_failures": 0}, max_failures=5, num_to_keep=2))
 
-    assert seen.own("max_failures") == 0
-    assert seen.own("num_to_keep") == 2
-    assert seen.own("no such setting") is None
+    assert seen.find_setting("max_failures") == 0
+    assert seen.find_setting("num_to_keep") == 2
+    assert seen.find_setting("no such setting") is None
 
 
 def test_a_job_in_order_has_nothing_said_of_it() -> None:
-    assert notes(job_profile(with_fit(QUIET, max_failures=3)), names=["digits", "digits"]) == ()
+    assert (
+        build_notes(measure_job(with_fit(QUIET, max_failures=3)), names=["digits", "digits"]) == ()
+    )
 
 
 def test_what_a_job_does_with_its_data_is_a_note() -> None:
-    found = notes(job_profile(with_fit(QUIET, max_failures=3)), names=[], habits=["one order"])
+    found = build_notes(
+        measure_job(with_fit(QUIET, max_failures=3)), names=[], habits=["one order"]
+    )
 
     assert found == (Note(kind="note", text="one order"),)
 
@@ -96,10 +102,10 @@ def test_no_retry_after_a_notice_is_warned_of() -> None:
 
 
 def test_of_a_job_whose_steps_are_not_seen_its_reports_say_how_long_it_went_on() -> None:
-    seen = job_profile(History([e for e in QUIET if not isinstance(e.what, ev.StepDone)]))
+    seen = measure_job(History([e for e in QUIET if not isinstance(e.event, ev.StepDone)]))
 
     assert seen.steps == {}
-    assert seen.left_s[0] > seen.left_s[1] > seen.left_s[2] > 0
+    assert seen.remaining_s[0] > seen.remaining_s[1] > seen.remaining_s[2] > 0
 
 
 def test_checkpoints_kept_by_their_score_are_told_of() -> None:
@@ -110,10 +116,10 @@ def test_checkpoints_kept_by_their_score_are_told_of() -> None:
 
 def test_that_only_rank_0_uploads_is_a_note_and_no_warning() -> None:
     alone = History(
-        [e for e in QUIET if not (isinstance(e.what, ev.UploadEnded) and e.what.rank == 1)]
+        [e for e in QUIET if not (isinstance(e.event, ev.UploadEnded) and e.event.rank == 1)]
     )
 
-    assert notes(job_profile(alone), names=[]) == (
+    assert build_notes(measure_job(alone), names=[]) == (
         Note(
             kind="note",
             text="only rank 0 uploads: what the 1 other rank drew, such as random numbers, is in "
@@ -144,14 +150,16 @@ def test_a_run_name_that_stays_is_not(name: str) -> None:
 def test_two_equal_clean_runs_show_that_the_job_repeats_itself() -> None:
     again = replace(Story(epochs=3, steps=4), budget=3).baseline()
 
-    assert repetition(QUIET, again).is_deterministic
-    assert str(repetition(QUIET, again)) == "two clean runs agree in 24 losses to the last bit"
+    assert compare_clean_runs(QUIET, again).is_deterministic
+    assert (
+        str(compare_clean_runs(QUIET, again)) == "two clean runs agree in 24 losses to the last bit"
+    )
 
 
 def test_a_metric_that_differs_is_named_and_held_against_nobody() -> None:
     story = Story(epochs=3, wall=True)
 
-    both = repetition(story.history(), story.baseline())
+    both = compare_clean_runs(story.history(), story.baseline())
 
     assert both.is_deterministic
     assert both.metrics_differing == ("seconds",)
@@ -160,7 +168,7 @@ def test_a_metric_that_differs_is_named_and_held_against_nobody() -> None:
 def test_a_job_that_does_not_repeat_itself_is_shown_where_it_parts() -> None:
     other = changed(QUIET, ev.StepDone, lambda e: (e.epoch, e.step) == (1, 2), losses=(0.5,))
 
-    both = repetition(QUIET, other)
+    both = compare_clean_runs(QUIET, other)
 
     assert not both.is_deterministic
     assert both.losses_differing == 2
@@ -170,13 +178,13 @@ def test_a_job_that_does_not_repeat_itself_is_shown_where_it_parts() -> None:
 def test_without_losses_nothing_is_said_to_repeat() -> None:
     silent = changed(QUIET, ev.StepDone, losses=None)
 
-    assert not repetition(silent, silent).is_deterministic
+    assert not compare_clean_runs(silent, silent).is_deterministic
 
 
 def test_a_file_saved_after_the_last_report_has_a_column_of_its_own() -> None:
-    seen = replace(job_profile(QUIET), saves=(EpochRank(3, 0),))
+    seen = replace(measure_job(QUIET), saves=(EpochRank(3, 0),))
 
-    assert (seen.epoch_last, seen.epochs_seen) == (2, 4)
+    assert (seen.epoch_last, seen.epoch_count) == (2, 4)
 
 
 PARSER = "p = ArgumentParser()\np.add_argument('--epochs')\np.add_argument({})\n"
@@ -197,7 +205,7 @@ PARSER = "p = ArgumentParser()\np.add_argument('--epochs')\np.add_argument({})\n
 def test_an_option_to_resume_that_no_start_is_given_is_told_of(
     argument: str, given: list[object], option: str | None
 ) -> None:
-    found = resuming_option(PARSER.format(argument), "train.py", given)
+    found = note_resume_option(PARSER.format(argument), "train.py", given)
 
     said = f"train.py:3 has the option {option}, and no start is given it"
     assert found is None if option is None else found is not None and found.text.startswith(said)

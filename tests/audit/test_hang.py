@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos.audit.audit import Choice
+from chaos.audit.audit import SiteChoice
 from chaos.audit.budget import AuditProgress, Budget
 from chaos.audit.card import Card
-from chaos.audit.queue import latest_first
+from chaos.audit.site_queue import order_suspects
 from chaos.model import event as ev
 from chaos.model.history import History
 from tests.audit.backend import FakeBackend, audit_of
@@ -17,7 +17,7 @@ from tests.check.tamper import told, without
 
 def spent(seconds: float, hung_s: float, *, limit_s: float = 60, wrong: int = 1) -> bool:
     return Budget(seconds=limit_s).is_spent(
-        seconds=seconds, runs=3, begun=3, for_minimum=True, wrong=wrong, hung_s=hung_s
+        seconds=seconds, runs=3, begun_places=3, for_minimum=True, wrong=wrong, hung_s=hung_s
     )
 
 
@@ -38,7 +38,7 @@ def test_after_a_hang_a_run_begins_only_where_the_next_one_fits(
 
 def test_without_a_limit_a_hang_ends_nothing() -> None:
     unlimited = Budget().is_spent(
-        seconds=1e6, runs=3, begun=3, for_minimum=False, wrong=2, hung_s=200
+        seconds=1e6, runs=3, begun_places=3, for_minimum=False, wrong=2, hung_s=200
     )
     assert not unlimited
 
@@ -58,16 +58,16 @@ def audited(folder: Path, *, one_by_one: bool) -> tuple[Card, list[int]]:
     backend, shown = FakeBackend(epochs=3, steps=2, defect=hangs), list[int]()
 
     def show(progress: AuditProgress) -> None:
-        if progress.last is not None and progress.last.is_hung:
+        if progress.latest_row is not None and progress.latest_row.is_hung:
             shown.append(sum(bool(plan.ops) for plan in backend.plans))
 
     card = audit_of(
         folder,
         backend,
         show=show,
-        choice=Choice(one_by_one=one_by_one),
+        choice=SiteChoice(one_by_one=one_by_one),
         budget=Budget(runs=4),
-        explains=False,
+        searches_causes=False,
     ).run()
     return card, shown
 
@@ -90,5 +90,5 @@ def test_the_place_of_the_last_fault_is_tried_first_where_a_run_of_several_hung(
     landed = sum(len(place.ops) for place in places[:2])
     hung = row.model_copy(update={"landed": landed})
 
-    assert latest_first(hung, places) == [places[1], places[0], places[2]]
-    assert latest_first(hung.model_copy(update={"is_hung": False}), places) == places
+    assert order_suspects(hung, places) == [places[1], places[0], places[2]]
+    assert order_suspects(hung.model_copy(update={"is_hung": False}), places) == places

@@ -5,16 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from chaos.audit.group import OF_ERRORS, PREEMPTED, kinds_of, needs_nodes
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.notes import notes, without_grace
-from chaos.audit.place_groups import FaultPlace
-from chaos.audit.places import coverage, kill_map
-from chaos.audit.plans import base_plan, plan_of, under_launcher
-from chaos.model.launcher import FACTS
+from chaos.audit.notes import build_notes, note_missing_grace
+from chaos.audit.plans import build_base_plan, build_fault_plan, set_launcher
+from chaos.audit.site_category import (
+    PREEMPTED_AT_ONCE,
+    UNREQUEUED_CATEGORIES,
+    list_kinds,
+    needs_nodes,
+)
+from chaos.audit.site_groups import FaultSite
+from chaos.audit.site_sample import choose_fault_sites, count_coverage
+from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.places import EpochRank
 from chaos.model.plan import Plan
-from tests.audit.test_places import under_torchrun
+from tests.audit.test_site_sample import under_torchrun
 from tests.called import chaos as called
 
 HEADER = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --requeue\nsrun python train.py\n"
@@ -24,15 +29,15 @@ def under_slurm(*, away: tuple[int, ...] = (1,), grace_s: float = 0.0) -> JobPro
     places = tuple(EpochRank(epoch, 0) for epoch in range(4))
     return replace(
         under_torchrun(away=away),
-        beside=places,
+        background_saves=places,
         loaders=dict.fromkeys(places, 1),
         launcher="slurm",
         grace_s=grace_s,
     )
 
 
-def every_place(profile: JobProfile) -> tuple[FaultPlace, ...]:
-    return kill_map(profile, seed=0, exhaustive=True)
+def every_place(profile: JobProfile) -> tuple[FaultSite, ...]:
+    return choose_fault_sites(profile, seed=0, exhaustive=True)
 
 
 def of_group(profile: JobProfile, group: str) -> set[tuple[str, ...]]:
@@ -46,16 +51,21 @@ def test_a_job_is_requeued_where_others_have_a_worker_killed() -> None:
     assert kinds == {"requeue_job", "preempt_node", "kill_node", "return_capacity"}
     assert of_group(under_slurm(), "mid-epoch") == {("requeue_job",)}
     assert of_group(under_slurm(), "inside a save") == {("requeue_job",)}
-    assert of_group(under_slurm(), PREEMPTED) == {("preempt_node (0 s notice)",)}
+    assert of_group(under_slurm(), PREEMPTED_AT_ONCE) == {("preempt_node (0 s notice)",)}
 
 
 def test_what_ends_a_job_that_slurm_starts_no_more_is_not_tried_and_said() -> None:
     profile = under_slurm()
-    rows = {row.group: row for row in coverage(profile, every_place(profile), seed=0)}
+    rows = {row.group: row for row in count_coverage(profile, every_place(profile), seed=0)}
 
-    assert {rows[group].why_none for group in OF_ERRORS} == {"Slurm starts no failed job again"}
-    assert any("starts no failed job" in note.text for note in notes(profile, names=[]))
-    assert all({"killed", "failed"}.isdisjoint(kind.split()) for kind in kinds_of(FACTS["slurm"]))
+    assert {rows[group].why_none for group in UNREQUEUED_CATEGORIES} == {
+        "Slurm starts no failed job again"
+    }
+    assert any("starts no failed job" in note.text for note in build_notes(profile, names=[]))
+    assert all(
+        {"killed", "failed"}.isdisjoint(kind.split())
+        for kind in list_kinds(LAUNCHER_FACTS["slurm"])
+    )
 
 
 def test_a_grace_is_tried_only_where_production_has_one() -> None:
@@ -63,16 +73,16 @@ def test_a_grace_is_tried_only_where_production_has_one() -> None:
 
     assert not of_group(under_slurm(), group)
     assert of_group(under_slurm(grace_s=30.0), group) == {("preempt_node (30 s notice)",)}
-    [told] = without_grace(under_slurm())
+    [told] = note_missing_grace(under_slurm())
     assert "--grace" in told.text
-    assert not without_grace(under_slurm(grace_s=30.0))
+    assert not note_missing_grace(under_slurm(grace_s=30.0))
 
 
 def test_a_job_of_one_node_is_preempted_and_loses_none() -> None:
     profile = under_slurm(away=())
-    rows = {row.group: row for row in coverage(profile, every_place(profile), seed=0)}
+    rows = {row.group: row for row in count_coverage(profile, every_place(profile), seed=0)}
 
-    assert rows[PREEMPTED].places == 4
+    assert rows[PREEMPTED_AT_ONCE].places == 4
     assert rows["node lost"].why_none == "the script asks for one node"
     assert not [place for place in every_place(profile) if needs_nodes(place.group)]
 
@@ -91,11 +101,11 @@ def script_in(folder: Path, text: str = HEADER) -> Path:
 
 def test_each_of_its_plans_can_be_read_back(tmp_path: Path) -> None:
     file, profile = script_in(tmp_path), under_slurm(grace_s=30.0)
-    base = base_plan(file, ["--epochs", "4"], cwd=tmp_path, seed=0, workers=2)
-    base = under_launcher(base, "slurm", ["--epochs", "4"], backend="slurm", nodes=(2, 2))
+    base = build_base_plan(file, ["--epochs", "4"], cwd=tmp_path, seed=0, workers=2)
+    base = set_launcher(base, "slurm", ["--epochs", "4"], backend="slurm", nodes=(2, 2))
 
     for place in every_place(replace(profile, seconds=10.0)):
-        plan = plan_of(base, place, profile)
+        plan = build_fault_plan(base, place, profile)
         assert plan.job.failure is None
         assert Plan.model_validate_json(plan.model_dump_json()) == plan
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.audit.lanes import lanes_for, side_by_side
+from chaos.audit.lanes import count_lanes, run_side_by_side
 
 
 class Lane:
@@ -28,7 +28,7 @@ def test_every_item_is_done_once_whatever_the_number_of_lanes(items: list[int], 
         with lane.busy:
             return item
 
-    done = list(side_by_side(work, items, [Lane() for _ in range(count)]))
+    done = list(run_side_by_side(work, items, [Lane() for _ in range(count)]))
 
     assert sorted(done) == sorted(items)
 
@@ -40,13 +40,16 @@ def test_a_lane_does_one_thing_at_a_time() -> None:
             lane.busy.release()
         return bool(free)
 
-    assert all(side_by_side(work, range(200), [Lane(), Lane(), Lane()]))
+    assert all(run_side_by_side(work, range(200), [Lane(), Lane(), Lane()]))
 
 
 def test_two_lanes_work_at_the_same_time() -> None:
     both = threading.Barrier(2, timeout=10)
 
-    assert list(side_by_side(lambda *_: both.wait() >= 0, range(2), [Lane(), Lane()])) == [True] * 2
+    assert (
+        list(run_side_by_side(lambda *_: both.wait() >= 0, range(2), [Lane(), Lane()]))
+        == [True] * 2
+    )
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -59,7 +62,7 @@ def test_an_error_breaks_off_the_other_lanes(count: int) -> None:
         return item
 
     with pytest.raises(RuntimeError):
-        list(side_by_side(work, range(1000), lanes))
+        list(run_side_by_side(work, range(1000), lanes))
     assert all(lane.is_closed for lane in lanes)
 
 
@@ -71,7 +74,7 @@ def test_no_item_is_taken_before_a_lane_is_free() -> None:
             taken.append(number)
             yield number
 
-    results = side_by_side(lambda _, item: item, items(), [Lane(), Lane()])
+    results = run_side_by_side(lambda _, item: item, items(), [Lane(), Lane()])
     next(results)
     results.close()  # type: ignore[attr-defined]
 
@@ -80,4 +83,4 @@ def test_no_item_is_taken_before_a_lane_is_free() -> None:
 
 @pytest.mark.parametrize(("cpus", "workers", "lanes"), [(2, 2, 2), (2, 1, 4), (2, 8, 1), (8, 2, 8)])
 def test_small_jobs_run_side_by_side(cpus: int, workers: int, lanes: int) -> None:
-    assert lanes_for(cpus, workers=workers) == lanes
+    assert count_lanes(cpus, workers=workers) == lanes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.audit.launcher import LauncherEvidence, launcher_evidence
+from chaos.audit.launcher import LauncherEvidence, find_launcher_evidence
 from chaos.run.modules import ModuleFile
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ def written(folder: Path, files: Mapping[str, str]) -> None:
 def of(folder: Path, files: Mapping[str, str] | str, *, module: str = "") -> LauncherEvidence:
     written(folder, {"train.py": files} if isinstance(files, str) else files)
     script = module.replace(".", "/") + ".py" if module else "train.py"
-    return launcher_evidence(ModuleFile(folder / script, module, module.rpartition(".")[0]))
+    return find_launcher_evidence(ModuleFile(folder / script, module, module.rpartition(".")[0]))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_modules_are_found_on_the_path_of_the_script(
     script = "from company.jobs.main import run\nrun()\n"
 
     written(tmp_path, {"train/run/train.py": script, **files})
-    found = launcher_evidence(ModuleFile(Path("train/run/train.py")))
+    found = find_launcher_evidence(ModuleFile(Path("train/run/train.py")))
 
     assert str(found) == f"{layout}/company/loops.py:1 imports Ray"
     assert "company" not in sys.modules
@@ -223,7 +223,7 @@ def test_a_module_is_looked_up_from_where_it_is_run(
 
 def test_a_script_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        launcher_evidence(ModuleFile(tmp_path / "train.py"))
+        find_launcher_evidence(ModuleFile(tmp_path / "train.py"))
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_script_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_no_job_of_ray_trains_is_mistaken_for_another_launchers(job: Path) -> None:
     imports_ray = "ray" in job.read_text(encoding="utf-8")
 
-    assert (launcher_evidence(ModuleFile(job)).launcher == "ray") == imports_ray
+    assert (find_launcher_evidence(ModuleFile(job)).launcher == "ray") == imports_ray
 
 
 def test_a_rank_that_is_handed_over_was_given_by_what_another_module_starts(
@@ -252,7 +252,7 @@ JOBS = [job for job in ROOT.glob("tests/torchrun/jobs/*.py") if job.stem != "fac
 
 @pytest.mark.parametrize("job", sorted(JOBS), ids=lambda p: p.stem)
 def test_the_jobs_of_the_tests_are_recognized(job: Path) -> None:
-    found = launcher_evidence(ModuleFile(job))
+    found = find_launcher_evidence(ModuleFile(job))
 
     assert found.group is not None
     assert "chaos" not in job.read_text(encoding="utf-8")

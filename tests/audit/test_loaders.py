@@ -2,12 +2,12 @@
 
 import msgspec
 
-from chaos.audit.chains import chain_of
-from chaos.audit.job_profile import JobProfile, job_profile, shared
-from chaos.audit.place_groups import FaultPlace, place_groups
-from chaos.audit.plans import plan_of
+from chaos.audit.chains import build_chain
+from chaos.audit.job_profile import JobProfile, intersect_profiles, measure_job
+from chaos.audit.plans import build_fault_plan
+from chaos.audit.site_groups import FaultSite, build_place_groups
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from tests.check.story import Story
 
 CLEAN = Story(epochs=3, steps=4)
@@ -16,21 +16,25 @@ CLEAN = Story(epochs=3, steps=4)
 def profile(*changes: tuple[int, int, int]) -> JobProfile:
     """Return the profile of a run in which rank 0 has so many processes after a step."""
     counts = {(epoch, step): count for epoch, step, count in changes}
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     for entry in CLEAN.history():
         entries.append(entry)
-        done = entry.what
+        done = entry.event
         if isinstance(done, ev.StepDone) and done.rank == 0:
             count = counts.get((done.epoch, done.step))
             if count is not None:
                 place = {"attempt": 0, "rank": 0, "epoch": done.epoch, "step": done.step}
                 changed = ev.LoaderProcesses(**place, count=count)
-                entries.append(msgspec.structs.replace(entry, what=changed))
-    return job_profile(History(entries))
+                entries.append(msgspec.structs.replace(entry, event=changed))
+    return measure_job(History(entries))
 
 
-def places(of: JobProfile) -> list[FaultPlace]:
-    return [g.place(0) for g in place_groups(of, seed=0) if g.group == "loader process lost"]
+def places(of: JobProfile) -> list[FaultSite]:
+    return [
+        g.make_place(0)
+        for g in build_place_groups(of, seed=0)
+        if g.category == "loader process lost"
+    ]
 
 
 def test_a_process_is_killed_at_the_first_step_of_an_epoch_that_has_one() -> None:
@@ -48,11 +52,11 @@ def test_its_loss_may_end_no_attempt_and_shares_no_run() -> None:
     found = profile((0, 1, 2))
     place, other = places(found)[1:3]
 
-    assert plan_of(CLEAN.plan(), place, found).expect.attempts is None
-    assert chain_of(place, [other], found, longest=8) == (place,)
+    assert build_fault_plan(CLEAN.plan(), place, found).expect.attempts is None
+    assert build_chain(place, [other], found, longest=8) == (place,)
 
 
 def test_a_job_that_reports_by_the_clock_has_no_such_place() -> None:
     found = profile((0, 1, 2))
 
-    assert places(shared([found, found])) == []
+    assert places(intersect_profiles([found, found])) == []

@@ -6,17 +6,17 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from chaos.audit.audit import Choice
-from chaos.audit.card import Card, confidence
-from chaos.audit.group import kinds_of
-from chaos.audit.page import badge_svg, paragraph, render_card, summary_svg
+from chaos.audit.audit import SiteChoice
+from chaos.audit.card import Card, describe_confidence
+from chaos.audit.page import badge_svg, render_card, render_paragraph, summary_svg
+from chaos.audit.site_category import list_kinds
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 
 
 @pytest.fixture(scope="module")
 def card(tmp_path_factory: pytest.TempPathFactory) -> Card:
     backend = FakeBackend(epochs=4, defect=loses_momentum)
-    return audit_of(tmp_path_factory.mktemp("card"), backend, choice=Choice(limit=10)).run()
+    return audit_of(tmp_path_factory.mktemp("card"), backend, choice=SiteChoice(limit=10)).run()
 
 
 def words_of(svg: str) -> str:
@@ -26,7 +26,7 @@ def words_of(svg: str) -> str:
 def test_pictures_and_a_paragraph_lie_beside_the_card(card: Card) -> None:
     for name, text in (("summary.svg", summary_svg(card)), ("badge.svg", badge_svg(card))):
         assert Path(card.folder, name).read_text(encoding="utf-8") == text
-    assert Path(card.folder, "summary.md").read_text(encoding="utf-8") == paragraph(card)
+    assert Path(card.folder, "summary.md").read_text(encoding="utf-8") == render_paragraph(card)
 
 
 def test_the_badge_says_how_many_resumes_were_right_and_never_how_many_places(card: Card) -> None:
@@ -45,13 +45,13 @@ def test_a_kind_that_was_not_tried_is_named_wherever_the_card_is_shared(card: Ca
 
     assert "node lost" in words_of(summary_svg(less))
     assert "not tried" in words_of(summary_svg(less))
-    assert "Not tested: node lost." in paragraph(less)
+    assert "Not tested: node lost." in render_paragraph(less)
     assert "Not tested: node lost." in render_card(less)
 
 
 def test_every_cause_is_in_the_paragraph_with_its_command(card: Card) -> None:
     for finding in card.findings:
-        assert f"chaos run {card.folder}/{finding.repro}" in paragraph(card)
+        assert f"chaos run {card.folder}/{finding.repro}" in render_paragraph(card)
 
 
 def boxes(svg: str) -> list[tuple[str, float, float, float, float]]:
@@ -82,7 +82,7 @@ def test_no_text_of_the_summary_lies_over_another(card: Card, tried: bool, cause
 
     drawn = boxes(summary_svg(full))
 
-    kinds = kinds_of(card.job.facts)
+    kinds = list_kinds(card.job.facts)
     assert sum(words in kinds for words, *_ in drawn) == len(kinds)
     for one, other in combinations(drawn, 2):
         apart = one[2] <= other[1] or other[2] <= one[1] or one[4] <= other[3] or other[4] <= one[3]
@@ -109,8 +109,8 @@ def test_few_right_resumes_prove_little_and_a_failure_none(card: Card) -> None:
     right = tuple(run.model_copy(update={"status": "pass", "resumed": 1}) for run in card.runs[:4])
     less = card.model_copy(update={"runs": right, "findings": ()})
 
-    assert confidence(card) is None
-    assert confidence(less) == (
+    assert describe_confidence(card) is None
+    assert describe_confidence(less) == (
         "no failure in 4 resumes: up to 53 % of resumes could fail (95 % confidence)"
     )
 

@@ -5,8 +5,8 @@ from textwrap import dedent
 
 import pytest
 
-from chaos.audit.card import coverage
-from chaos.audit.recoveries import recovery_lines
+from chaos.audit.card import describe_coverage
+from chaos.audit.recoveries import find_recovery_lines
 from tests.audit.backend import FakeBackend, audit_of
 
 TRAIN = """
@@ -245,26 +245,26 @@ def test_a_handler_after_which_training_goes_on_is_told_by_its_line(name: str) -
     text = TRAIN + dedent(RECOVERS[name])
     (line,) = (n for n, each in enumerate(text.splitlines(), 1) if "# told" in each)
 
-    assert recovery_lines(text) == (line,)
+    assert find_recovery_lines(text) == (line,)
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_handler_of_something_else_is_left_out(name: str) -> None:
-    assert recovery_lines(TRAIN + dedent(RIGHT[name])) == ()
+    assert find_recovery_lines(TRAIN + dedent(RIGHT[name])) == ()
 
 
 def test_an_audit_of_a_job_with_such_a_line_is_no_pass_and_names_it(tmp_path: Path) -> None:
     audit = audit_of(tmp_path, FakeBackend())
     text = TRAIN + dedent(RECOVERS["a loop of tries"])
     Path(audit.plan.file).write_text(text)
-    (line,) = recovery_lines(text)
+    (line,) = find_recovery_lines(text)
 
     card = audit.run()
 
     assert (card.word, card.exit_code) == ("inconclusive", 2)
     assert card.sentence == (
         f"inconclusive: {tmp_path}/train.py:{line} goes on after an exception in training: not "
-        f"tried (after kills: {coverage(card)})"
+        f"tried (after kills: {describe_coverage(card)})"
     )
 
 

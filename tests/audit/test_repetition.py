@@ -1,7 +1,7 @@
 """Whether two clean runs are one and the same, and if not, in what they differ."""
 
-from chaos.audit.determinism import repetition
-from chaos.audit.job_profile import job_profile
+from chaos.audit.determinism import compare_clean_runs
+from chaos.audit.job_profile import measure_job
 from chaos.model.event import AnyEvent, EpochEnded, FileSaveBegun, StepDone, WroteOutside
 from chaos.model.history import History
 from tests.check.scribe import history_of
@@ -9,7 +9,7 @@ from tests.check.shorthand import told_in
 
 
 def test_two_runs_that_are_alike_are_alike() -> None:
-    found = repetition(told_in("g s s r c s s r c ."), told_in("g s s r c s s r c ."))
+    found = compare_clean_runs(told_in("g s s r c s s r c ."), told_in("g s s r c s s r c ."))
 
     assert (found.differs, found.is_deterministic, found.reports_apart) == (False, True, None)
 
@@ -18,18 +18,19 @@ def test_a_job_that_reports_by_the_clock_is_told_by_its_reports_and_not_by_its_l
     one = told_in("g s s r c s s r c .")
     more, elsewhere = told_in("g s r c s r c s s r c ."), told_in("g s r c s s s r c .")
 
-    assert repetition(one, more).reports_apart == (
+    assert compare_clean_runs(one, more).reports_apart == (
         "2 reports in one, 3 in the other, over the same steps"
     )
     assert (
-        repetition(one, elsewhere).reports_apart == "report 0 of rank 0 came after 2 steps, and 1"
+        compare_clean_runs(one, elsewhere).reports_apart
+        == "report 0 of rank 0 came after 2 steps, and 1"
     )
-    assert repetition(one, more).differs
-    assert "reported or saved at other steps" in str(repetition(one, more))
+    assert compare_clean_runs(one, more).differs
+    assert "reported or saved at other steps" in str(compare_clean_runs(one, more))
 
 
 def test_a_run_that_makes_other_steps_does_not_report_by_the_clock() -> None:
-    shorter = repetition(told_in("g s s r c s s r c ."), told_in("g s s r c s r c ."))
+    shorter = compare_clean_runs(told_in("g s s r c s s r c ."), told_in("g s s r c s r c ."))
 
     assert shorter.reports_apart is None
 
@@ -48,13 +49,15 @@ def saves_after(*places: int, once: int | None = None, left: bool = False) -> Hi
             for path in ["a"] * (step in places) + ["/d/cache"] * (step == once)
         ]
     if left:
-        whats.append(WroteOutside(path="/d/cache", how="created", removed=False, after_fit=False))
+        whats.append(
+            WroteOutside(path="/d/cache", operation="created", removed=False, after_fit=False)
+        )
     whats.append(EpochEnded(attempt=0, rank=0, epoch=0))
     return history_of(*whats)
 
 
 def test_where_steps_end_the_epochs_a_job_by_the_clock_is_told_by_its_saves() -> None:
-    same, apart = (repetition(saves_after(2), saves_after(at)) for at in (2, 3))
+    same, apart = (compare_clean_runs(saves_after(2), saves_after(at)) for at in (2, 3))
 
     assert same.reports_apart is None
     assert apart.reports_apart == "rank 0 saved after epoch 0, step 2 in one of them alone"
@@ -64,17 +67,17 @@ def test_where_steps_end_the_epochs_a_job_by_the_clock_is_told_by_its_saves() ->
 def test_a_file_of_before_the_first_step_is_data_whichever_run_makes_it() -> None:
     first, second = saves_after(2, once=0), saves_after(2)
 
-    assert repetition(first, second).is_exact
-    assert job_profile(first).own_saves == job_profile(second).own_saves == ((0, 2),)
+    assert compare_clean_runs(first, second).is_exact
+    assert measure_job(first).script_saves == measure_job(second).script_saves == ((0, 2),)
 
 
 def test_a_file_that_the_next_run_finds_is_compared_with_none() -> None:
-    assert repetition(saves_after(2, once=3, left=True), saves_after(2)).is_exact
+    assert compare_clean_runs(saves_after(2, once=3, left=True), saves_after(2)).is_exact
 
 
 def test_a_file_that_one_run_alone_saves_makes_no_job_one_that_saves_by_the_clock() -> None:
     once, moved = (
-        repetition(saves_after(2), other)
+        compare_clean_runs(saves_after(2), other)
         for other in (
             saves_after(2, once=3),
             saves_after(4, once=3),

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.audit.places import kill_map
-from chaos.audit.plans import args_of, base_plan, plan_of, with_own_workers
+from chaos.audit.plans import build_base_plan, build_fault_plan, parse_args, set_script_workers
 from chaos.audit.repro import repro_text
+from chaos.audit.site_sample import choose_fault_sites
 from chaos.errors import UsageError
-from chaos.model.arguments import command_line
+from chaos.model.arguments import build_command_line
 from chaos.model.plan import Plan
 from chaos.plan.make import make_plan
 from chaos.run.modules import ModuleFile
 from chaos.scenario_file.load import load_scenario
-from tests.audit.test_places import extent_of
+from tests.audit.test_site_sample import extent_of
 
 EXTENT = extent_of(epochs=4, steps=5)
 WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
@@ -34,12 +34,12 @@ def written(folder: Path, plan: Plan, *, headline: str = "It was lost.") -> Path
 def base(folder: Path, *words: str) -> Plan:
     script = folder / "a job: of mine.py"
     script.write_text("")
-    return base_plan(script, words, cwd=folder, seed=5)
+    return build_base_plan(script, words, cwd=folder, seed=5)
 
 
-@pytest.mark.parametrize("place", kill_map(EXTENT, seed=0, limit=30), ids=str)
+@pytest.mark.parametrize("place", choose_fault_sites(EXTENT, seed=0, limit=30), ids=str)
 def test_a_reproduction_loads_to_a_plan_with_the_same_ops(tmp_path: Path, place: Any) -> None:
-    plan = plan_of(base(tmp_path, "--lr", "0.05", "--fast"), place, EXTENT)
+    plan = build_fault_plan(base(tmp_path, "--lr", "0.05", "--fast"), place, EXTENT)
 
     file = written(tmp_path, plan)
 
@@ -51,10 +51,12 @@ def test_a_reproduction_loads_to_a_plan_with_the_same_ops(tmp_path: Path, place:
 
 
 def test_a_reproduction_of_a_module_names_the_module(tmp_path: Path) -> None:
-    [place, *_] = kill_map(EXTENT, seed=0, limit=1)
+    [place, *_] = choose_fault_sites(EXTENT, seed=0, limit=1)
     (tmp_path / "train.py").touch()
     run = ModuleFile(tmp_path / "train.py", "pkg.jobs.train", "pkg.jobs")
-    plan = plan_of(base_plan(run, ["--lr", "0.05"], cwd=tmp_path, seed=5), place, EXTENT)
+    plan = build_fault_plan(
+        build_base_plan(run, ["--lr", "0.05"], cwd=tmp_path, seed=5), place, EXTENT
+    )
 
     file = written(tmp_path, plan)
 
@@ -65,8 +67,8 @@ def test_a_reproduction_of_a_module_names_the_module(tmp_path: Path) -> None:
 
 
 def test_a_reproduction_is_judged_by_the_band_that_the_audit_went_by(tmp_path: Path) -> None:
-    [place, *_] = kill_map(EXTENT, seed=0, limit=1)
-    plan = plan_of(base(tmp_path), place, EXTENT)
+    [place, *_] = choose_fault_sites(EXTENT, seed=0, limit=1)
+    plan = build_fault_plan(base(tmp_path), place, EXTENT)
     banded = plan.model_copy(update={"expect": plan.expect.model_copy(update={"band": "standard"})})
 
     assert load_scenario(written(tmp_path, banded)).expect.band == "standard"
@@ -80,15 +82,15 @@ def test_no_text_of_a_job_is_taken_for_anything_else(
     folder = tmp_path_factory.mktemp("repro")
     plan = base(folder)
     plan = plan.model_copy(update={"job": plan.job.model_copy(update={"args": args})})
-    place = kill_map(EXTENT, seed=0, limit=1)[0]
+    place = choose_fault_sites(EXTENT, seed=0, limit=1)[0]
 
-    file = written(folder, plan_of(plan, place, EXTENT), headline=headline)
+    file = written(folder, build_fault_plan(plan, place, EXTENT), headline=headline)
 
     assert load_scenario(file).job.args == args
 
 
 def test_a_job_slower_than_a_scenarios_limit_takes_its_own_with_it(tmp_path: Path) -> None:
-    slow = plan_of(base(tmp_path), kill_map(EXTENT, seed=0, limit=1)[0], EXTENT)
+    slow = build_fault_plan(base(tmp_path), choose_fault_sites(EXTENT, seed=0, limit=1)[0], EXTENT)
     slow = slow.model_copy(update={"limits": slow.limits.model_copy(update={"run_s": 900.0})})
 
     assert load_scenario(written(tmp_path, slow)).limits.run_s == 900
@@ -106,11 +108,11 @@ def test_a_job_slower_than_a_scenarios_limit_takes_its_own_with_it(tmp_path: Pat
     ],
 )
 def test_a_command_line_comes_back_word_for_word(words: str) -> None:
-    assert command_line(args_of(words.split())) == words.split()
+    assert build_command_line(parse_args(words.split())) == words.split()
 
 
 def test_values_are_numbers_where_they_are_spelled_like_numbers() -> None:
-    args = args_of(["--epochs", "4", "--lr", "0.05", "--tiny", "1e-3", "--on", "--name=digits"])
+    args = parse_args(["--epochs", "4", "--lr", "0.05", "--tiny", "1e-3", "--on", "--name=digits"])
 
     assert args == {"epochs": 4, "lr": 0.05, "tiny": "1e-3", "on": True, "name": "digits"}
 
@@ -129,20 +131,22 @@ def test_values_are_numbers_where_they_are_spelled_like_numbers() -> None:
 def test_what_options_by_name_cannot_say_is_kept_word_for_word(
     words: list[str], tmp_path: Path
 ) -> None:
-    args = args_of(words)
+    args = parse_args(words)
     plan = base(tmp_path).model_copy(
         update={"job": base(tmp_path).job.model_copy(update={"args": args})}
     )
 
-    file = written(tmp_path, plan_of(plan, kill_map(EXTENT, seed=0, limit=1)[0], EXTENT))
+    file = written(
+        tmp_path, build_fault_plan(plan, choose_fault_sites(EXTENT, seed=0, limit=1)[0], EXTENT)
+    )
 
     assert args == tuple(words)
-    assert command_line(load_scenario(file).job.args) == words
+    assert build_command_line(load_scenario(file).job.args) == words
 
 
 def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such script"):
-        base_plan(Path("nothing.py"), [], cwd=tmp_path, seed=0)
+        build_base_plan(Path("nothing.py"), [], cwd=tmp_path, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -161,11 +165,11 @@ def test_an_elastic_job_stays_one_with_a_given_number_of_workers(
     tmp_path: Path, own: object, asked: int | None, least_and_most: tuple[int | None, int]
 ) -> None:
     (tmp_path / "train.py").touch()
-    plan = base_plan(Path("train.py"), [], cwd=tmp_path, seed=0, workers=asked)
+    plan = build_base_plan(Path("train.py"), [], cwd=tmp_path, seed=0, workers=asked)
     replaced = {} if asked is None else {"num_workers": own}
     settings = {"num_workers": own if asked is None else asked}
 
-    found = with_own_workers(
+    found = set_script_workers(
         plan, replace(EXTENT, settings=settings, replaced=replaced), keeps_count=asked is not None
     )
 

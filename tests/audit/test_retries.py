@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from chaos.audit.audit import Choice
+from chaos.audit.audit import SiteChoice
 from chaos.audit.card import Card
-from chaos.audit.group import REPEATED, chosen_groups
-from chaos.audit.page import card_in_markdown, paragraph, render_card
-from chaos.audit.plans import begun_again_by
+from chaos.audit.page import render_card, render_markdown, render_paragraph
+from chaos.audit.plans import set_restart
+from chaos.audit.site_category import SEVERAL_RETRIES_CATEGORIES, select_groups
 from chaos.audit.terminal import print_card
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 
-FEW = Choice(limit=20)
+FEW = SiteChoice(limit=20)
 NONE = {"max_failures": 0}
 
 
@@ -35,7 +35,7 @@ def test_where_nothing_begins_the_job_again_that_is_a_finding_of_its_own(tmp_pat
     )
     assert card.retries.sentence in card.sentence
     assert f"{card.resumed} of {card.resumed} resumes right" in card.sentence
-    for told in (printed(card), render_card(card), card_in_markdown(card), paragraph(card)):
+    for told in (printed(card), render_card(card), render_markdown(card), render_paragraph(card)):
         assert "first lost worker" in told
         assert "FailureConfig(max_failures=3)" in told.replace("\\_", "_").replace("\\(", "(")
 
@@ -74,7 +74,7 @@ def test_a_script_gets_no_more_faults_than_it_has_retries(tmp_path: Path) -> Non
 
     assert card.exit_code == 0
     assert all(len(run.ops) == 1 for run in card.runs)
-    assert "begins again after 1 fault" in (told[REPEATED[0]] or "")
+    assert "begins again after 1 fault" in (told[SEVERAL_RETRIES_CATEGORIES[0]] or "")
 
 
 def test_both_are_told_where_the_resumes_are_wrong_as_well(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_both_are_told_where_the_resumes_are_wrong_as_well(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("words", "code"), [(("mid-epoch",), 2), ((), 0)])
 def test_a_part_of_the_groups_is_no_pass(tmp_path: Path, words: tuple[str, ...], code: int) -> None:
-    choice = replace(FEW, groups=chosen_groups(words))
+    choice = replace(FEW, groups=select_groups(words))
     card = audit_of(tmp_path, FakeBackend(), choice=choice).run()
 
     assert card.exit_code == code
@@ -96,7 +96,7 @@ def test_a_part_of_the_groups_is_no_pass(tmp_path: Path, words: tuple[str, ...],
 
 
 def test_a_filter_hides_no_finding(tmp_path: Path) -> None:
-    choice = replace(FEW, groups=chosen_groups(["mid-epoch"]))
+    choice = replace(FEW, groups=select_groups(["mid-epoch"]))
     card = audit_of(tmp_path, FakeBackend(defect=loses_momentum), choice=choice).run()
 
     assert card.exit_code == 1
@@ -105,7 +105,7 @@ def test_a_filter_hides_no_finding(tmp_path: Path) -> None:
 def test_a_command_that_is_started_again_needs_no_retries_of_ray_trains(tmp_path: Path) -> None:
     backend = FakeBackend(settings=NONE)
     audit = audit_of(tmp_path, backend, choice=FEW)
-    audit.plan = begun_again_by(audit.plan, "command", ["--resume", "last", "--hf-token", "x"])
+    audit.plan = set_restart(audit.plan, "command", ["--resume", "last", "--hf-token", "x"])
     card = audit.run()
 
     assert card.exit_code == 0
@@ -120,7 +120,7 @@ def test_a_command_that_is_started_again_needs_no_retries_of_ray_trains(tmp_path
 
 def test_retries_of_rays_own_come_before_a_start_of_the_command(tmp_path: Path) -> None:
     audit = audit_of(tmp_path, FakeBackend(settings={"max_failures": 3}), choice=FEW, retries=2)
-    audit.plan = begun_again_by(audit.plan, "command", [])
+    audit.plan = set_restart(audit.plan, "command", [])
 
     note = audit.run().retries.note or ""
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.audit.job_profile import SaveOperation, job_profile
-from chaos.audit.place_groups import place_groups
-from chaos.audit.places import coverage
-from chaos.audit.plans import base_plan
-from chaos.check.save_operations import left_by, save_with
+from chaos.audit.job_profile import ProfiledSaveOperation, measure_job
+from chaos.audit.plans import build_base_plan
+from chaos.audit.site_groups import build_place_groups
+from chaos.audit.site_sample import count_coverage
+from chaos.check.save_operations import describe_leftover, describe_save
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
-from chaos.model.trigger import AtMoment, path_pattern, path_patterns
+from chaos.model.history import History, JournalEntry
+from chaos.model.trigger import AtMoment, build_path_pattern, build_path_patterns
 
 STEP: dict[str, Any] = {"attempt": 0, "rank": 0, "epoch": 0, "step": 4}
 RELINK = "and not linked anew: link another name, then `os.replace` it"
@@ -22,8 +22,8 @@ LATER = {**STEP, "epoch": 1}
 
 
 def clean(*events: Any) -> History:
-    last = Entry(time_ns=0, source="w", seq=0, what=ev.StepDone(**STEP, losses=()))
-    entries = [Entry(time_ns=n, source="w", seq=n, what=e) for n, e in enumerate(events, 1)]
+    last = JournalEntry(time_ns=0, source="w", seq=0, event=ev.StepDone(**STEP, losses=()))
+    entries = [JournalEntry(time_ns=n, source="w", seq=n, event=e) for n, e in enumerate(events, 1)]
     return History([last, *entries])
 
 
@@ -32,7 +32,7 @@ def saved(path: str, place: dict[str, Any] = STEP) -> ev.FileSaveBegun:
 
 
 def touched(how: Any, path: str, place: dict[str, Any] = STEP) -> ev.FileTouched:
-    return ev.FileTouched(**place, how=how, path=path)
+    return ev.FileTouched(**place, operation=how, path=path)
 
 
 def renamed(path: str, to: str, place: dict[str, Any] = STEP) -> ev.FileRenamed:
@@ -40,7 +40,7 @@ def renamed(path: str, to: str, place: dict[str, Any] = STEP) -> ev.FileRenamed:
 
 
 def told(history: History, *again: History) -> list[str]:
-    return [str(one) for one in job_profile(history, again=again).operations]
+    return [str(one) for one in measure_job(history, repeats=again).operations]
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_what_outlives_a_node_is_known_where_other_saves_do_not(near: str, outli
     store = "/home/me/store/last.new"
     history = clean(saved(near), touched("opening", store), renamed(store, "/home/me/store/last"))
 
-    plan = base_plan(Path(__file__), [], cwd=Path("/home/me"), seed=0, workers=1)
-    operations = job_profile(history, plan=plan).operations
+    plan = build_base_plan(Path(__file__), [], cwd=Path("/home/me"), seed=0, workers=1)
+    operations = measure_job(history, plan=plan).operations
 
     due = ["store/last.new is empty", "store/last.new is to be renamed"][:outlive]
     assert [str(one) for one in operations if one.outlives_node] == due
@@ -83,14 +83,14 @@ def test_what_a_death_in_a_save_has_left_is_said_with_the_remedy(moment: Any, le
     )
     at = AtMoment(epoch=0, moment=moment, rank=0)
 
-    assert left_by(at, clean(*save[:4]), clean(*save)) == left
+    assert describe_leftover(at, clean(*save[:4]), clean(*save)) == left
 
 
 def test_no_remedy_is_said_where_the_job_has_it() -> None:
     drafts = clean(saved("/e/a.part"), renamed("/e/a.part", "/e/a"), touched("linking", "/e/b"))
     for moment in ("saving", "renaming", "linking", "opening"):
         at = AtMoment(epoch=0, moment=moment, rank=0)
-        assert left_by(at, drafts, drafts) == ""
+        assert describe_leftover(at, drafts, drafts) == ""
 
 
 def test_of_folders_with_a_drawn_name_the_first_save_is_a_place() -> None:
@@ -114,10 +114,10 @@ def test_a_file_comes_into_a_bucket_as_a_whole() -> None:
     store = "/home/me/store/last"
     history = clean(saved("/tmp/near/last.pt"), touched("opening", store), saved(f"{store}.pt"))
 
-    plan = base_plan(Path(__file__), [], cwd=Path("/home/me"), seed=0, workers=1)
+    plan = build_base_plan(Path(__file__), [], cwd=Path("/home/me"), seed=0, workers=1)
     plan = plan.model_copy(update={"storage": {"store": "bucket"}})
 
-    assert [str(one) for one in job_profile(history, plan=plan).operations] == [
+    assert [str(one) for one in measure_job(history, plan=plan).operations] == [
         "half of near/last.pt is written",
         "store/last is to be in its bucket",
         "store/last.pt is to be in its bucket",
@@ -137,8 +137,8 @@ def test_a_file_comes_into_a_bucket_as_a_whole() -> None:
     ],
 )
 def test_files_are_known_by_the_end_of_their_path_without_numbers(path: str, pattern: str) -> None:
-    assert path_pattern(path) == pattern
-    assert AtMoment(epoch=0, moment="removing", path=pattern).is_of(path)
+    assert build_path_pattern(path) == pattern
+    assert AtMoment(epoch=0, moment="removing", path=pattern).matches_path(path)
 
 
 FAR, NEAR = "/mnt/share/ckpt/last.pt", "/tmp/job/ckpt/last.pt"
@@ -158,7 +158,7 @@ FAR, NEAR = "/mnt/share/ckpt/last.pt", "/tmp/job/ckpt/last.pt"
 def test_files_of_one_name_are_told_apart_by_folders_that_every_run_has(
     runs: list[list[str]], patterns: list[str]
 ) -> None:
-    found = path_patterns(runs)
+    found = build_path_patterns(runs)
 
     assert [found[path] for path in runs[0]] == patterns
     assert found.keys() == {path for run in runs for path in run}
@@ -169,10 +169,10 @@ def test_files_of_one_name_are_told_apart_by_folders_that_every_run_has(
 )
 def test_each_file_is_of_its_pattern(paths: list[str]) -> None:
     paths = [f"/{path}" for path in paths]
-    found = path_patterns([paths, paths])
+    found = build_path_patterns([paths, paths])
 
     assert found.keys() == {*paths}
-    assert all(AtMoment(epoch=0, moment="saving", path=found[p]).is_of(p) for p in paths)
+    assert all(AtMoment(epoch=0, moment="saving", path=found[p]).matches_path(p) for p in paths)
 
 
 def test_a_copy_of_the_same_name_elsewhere_is_a_place_of_its_own() -> None:
@@ -183,11 +183,11 @@ def test_a_copy_of_the_same_name_elsewhere_is_a_place_of_its_own() -> None:
     history = clean(*first, *second)
     at = AtMoment(epoch=1, moment="opening", path="share/ckpt/last.pt", rank=0)
 
-    assert [one.path for one in job_profile(history).operations] == [
+    assert [one.path for one in measure_job(history).operations] == [
         "job/ckpt/last.pt",
         *["share/ckpt/last.pt"] * 2,
     ]
-    assert save_with(at, history) == [
+    assert describe_save(at, history) == [
         ("half of job/ckpt/last.pt is written", False),
         ("share/ckpt/last.pt is empty", True),
         ("share/ckpt/last.pt is to be removed", False),
@@ -215,7 +215,7 @@ def test_each_operation_of_a_save_is_a_place_in_the_order_of_the_longest_save() 
         "e/latest is to be removed",
         "e/latest is to be linked",
     ]
-    places = [of.place(0).name for of in place_groups(job_profile(history), seed=0)]
+    places = [of.make_place(0).name for of in build_place_groups(measure_job(history), seed=0)]
     assert [name for name in places if "linking" in name] == [
         "epoch 0, linking, rank 0",
         "epoch 1, linking, rank 0",
@@ -225,14 +225,14 @@ def test_each_operation_of_a_save_is_a_place_in_the_order_of_the_longest_save() 
 def test_of_several_files_with_one_operation_each_place_names_its_own() -> None:
     history = clean(saved("/e/model.pt"), saved("/e/optim.pt"), renamed("/e/a.tmp", "/e/a"))
 
-    groups = place_groups(job_profile(history), seed=0)
+    groups = build_place_groups(measure_job(history), seed=0)
 
-    assert {of.place(0).name for of in groups if of.group == "inside a save"} == {
+    assert {of.make_place(0).name for of in groups if of.category == "inside a save"} == {
         "epoch 0, saving e/model.pt, rank 0",
         "epoch 0, saving e/optim.pt, rank 0",
         "epoch 0, renaming, rank 0",
     }
-    assert len({of.unit for of in groups if of.group == "inside a save"}) == 3
+    assert len({of.subgroup for of in groups if of.category == "inside a save"}) == 3
 
 
 def test_what_shows_no_more_is_no_place() -> None:
@@ -251,9 +251,9 @@ def test_what_shows_no_more_is_no_place() -> None:
 
 
 def test_what_is_removed_after_the_last_report_has_a_column_of_its_own() -> None:
-    profile = job_profile(clean(touched("removing", "/e/old", LATER)))
+    profile = measure_job(clean(touched("removing", "/e/old", LATER)))
 
-    [row] = [row for row in coverage(profile, (), seed=0) if row.group == "inside a save"]
+    [row] = [row for row in count_coverage(profile, (), seed=0) if row.group == "inside a save"]
 
     assert row.by_column == (0, 1)
 
@@ -267,11 +267,11 @@ def test_a_place_is_one_that_every_clean_run_has() -> None:
 def test_a_save_is_shown_as_the_baseline_made_it_with_the_place_marked() -> None:
     history = clean(saved("/e/m.pt"), touched("removing", "/e/latest"), saved("/e/m.pt", LATER))
 
-    shown = save_with(AtMoment(epoch=0, moment="removing", rank=0), history)
+    shown = describe_save(AtMoment(epoch=0, moment="removing", rank=0), history)
 
     assert shown == [("half of e/m.pt is written", False), ("e/latest is to be removed", True)]
 
 
 def test_an_operation_without_other_files_need_not_name_its_own() -> None:
-    assert SaveOperation("saving", "e/m.pt", {}).asked is None
-    assert SaveOperation("saving", "e/m.pt", {}, is_only=False).asked == "e/m.pt"
+    assert ProfiledSaveOperation("saving", "e/m.pt", {}).trigger_path is None
+    assert ProfiledSaveOperation("saving", "e/m.pt", {}, is_only=False).trigger_path == "e/m.pt"

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from chaos.audit.budget import Budget, Minimum, Pace, with_time_limit
-from chaos.audit.job_profile import counts, seen_in
+from chaos.audit.budget import Budget, MinimumRuns, Pace, set_time_limit
+from chaos.audit.job_profile import find_evidence, is_counter
 from chaos.model import event as ev
 from chaos.model.history import History
 from tests.check.story import Story
@@ -14,7 +14,7 @@ from tests.check.tamper import changed
 
 QUIET = Story(epochs=3, steps=4).history()
 BLIND = changed(
-    History([entry for entry in QUIET if not isinstance(entry.what, ev.StateSeen)]),
+    History([entry for entry in QUIET if not isinstance(entry.event, ev.StateSeen)]),
     ev.StepDone,
     losses=None,
 )
@@ -25,37 +25,37 @@ def reporting(*records: Mapping[str, object]) -> History:
 
 
 def test_losses_state_and_metrics_are_what_a_fault_can_change() -> None:
-    assert set(seen_in(QUIET)) == {"losses", "state", "metrics"}
+    assert set(find_evidence(QUIET)) == {"losses", "state", "metrics"}
 
 
 @pytest.mark.parametrize(
     "series", [(0, 1, 2), (5, 10, 15), (1.0, 2.0, 3.0), (7, 7, 7), (0.1, 0.1), ("a", "b"), (True,)]
 )
 def test_a_counter_a_constant_and_a_name_are_no_measurement(series: tuple[object, ...]) -> None:
-    assert counts(series)  # type: ignore[arg-type]
+    assert is_counter(series)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("series", [(0.5, 0.25), (3, 1, 2), (0.1, 0.2, 0.3), (1, 4, 9)])
 def test_numbers_that_are_measured_are_one(series: tuple[float, ...]) -> None:
-    assert not counts(series)
+    assert not is_counter(series)
 
 
 def test_a_job_that_reports_only_its_epoch_shows_nothing() -> None:
-    assert [*seen_in(reporting(*({"epoch": n, "name": "a"} for n in range(3))))] == []
+    assert [*find_evidence(reporting(*({"epoch": n, "name": "a"} for n in range(3))))] == []
 
 
 def test_a_metric_that_is_never_the_same_twice_is_not_compared() -> None:
     history = reporting(*({"seconds": 0.1 * n * n} for n in range(3)))
 
-    assert [*seen_in(history)] == ["metrics"]
-    assert [*seen_in(history, ignore=("seconds",))] == []
+    assert [*find_evidence(history)] == ["metrics"]
+    assert [*find_evidence(history, ignore=("seconds",))] == []
 
 
 # -- time ----------------------------------------------------------------------------------
 
 
 def test_the_minimum_may_take_five_times_the_limit_and_what_follows_does_not() -> None:
-    is_spent = partial(Budget(seconds=60).is_spent, runs=3, begun=3)
+    is_spent = partial(Budget(seconds=60).is_spent, runs=3, begun_places=3)
 
     assert not is_spent(seconds=299, for_minimum=True)
     assert is_spent(seconds=300, for_minimum=True)
@@ -63,50 +63,50 @@ def test_the_minimum_may_take_five_times_the_limit_and_what_follows_does_not() -
 
 
 def test_a_number_of_runs_bounds_the_minimum_as_well() -> None:
-    assert Budget(runs=4).is_spent(seconds=0, runs=4, begun=4, for_minimum=True)
-    assert not Budget(runs=4).is_spent(seconds=9e9, runs=3, begun=3, for_minimum=False)
+    assert Budget(runs=4).is_spent(seconds=0, runs=4, begun_places=4, for_minimum=True)
+    assert not Budget(runs=4).is_spent(seconds=9e9, runs=3, begun_places=3, for_minimum=False)
 
 
 def test_two_places_are_tried_however_long_the_clean_runs_took() -> None:
     budget = Budget(seconds=60, runs=9)
 
-    assert not budget.is_spent(seconds=600, runs=1, begun=1, for_minimum=False)
-    assert budget.is_spent(seconds=600, runs=2, begun=2, for_minimum=False)
-    assert Budget(seconds=60, runs=1).is_spent(seconds=9, runs=1, begun=1, for_minimum=False)
+    assert not budget.is_spent(seconds=600, runs=1, begun_places=1, for_minimum=False)
+    assert budget.is_spent(seconds=600, runs=2, begun_places=2, for_minimum=False)
+    assert Budget(seconds=60, runs=1).is_spent(seconds=9, runs=1, begun_places=1, for_minimum=False)
 
 
 def test_what_is_too_dear_is_said_with_the_command_that_is_not() -> None:
-    minimum = Minimum(runs=15, places=15, spent_s=100, each_s=60, lanes=2)
+    minimum = MinimumRuns(runs=15, places=15, spent_s=100, run_s=60, lanes=2)
     command = "chaos audit a.py --time-limit 60s --no-confirm -- --budget 9"
 
-    [note] = minimum.notes(Budget(seconds=60), command)
+    [note] = minimum.describe_shortage(Budget(seconds=60), command)
 
     assert minimum.total_s == 100 + (8 + 15 / 2 * 0.5) * 60
     assert "`chaos audit a.py --no-confirm --time-limit 170s -- --budget 9`" in note.text
     assert minimum.fits(Budget(seconds=170))
-    assert not [*minimum.notes(Budget(seconds=170), command)]
+    assert not [*minimum.describe_shortage(Budget(seconds=170), command)]
 
 
 @pytest.mark.parametrize(("seconds", "asked"), [(60, 4), (54, 3), (50, 0), (170, 0)])
 def test_where_there_is_time_for_a_few_groups_they_are_asked_for(seconds: int, asked: int) -> None:
-    minimum = Minimum(runs=15, places=15, spent_s=100, each_s=60, lanes=2)
+    minimum = MinimumRuns(runs=15, places=15, spent_s=100, run_s=60, lanes=2)
     groups = ("mid-epoch", "inside a save", "just after commit", "last epoch", "epoch boundary")
     budget, command = Budget(seconds=seconds), f"chaos audit a.py --time-limit {seconds}s -- --n 9"
 
-    said = " ".join(note.text for note in minimum.notes(budget, command, groups))
+    said = " ".join(note.text for note in minimum.describe_shortage(budget, command, groups))
 
     words = "".join(f" --places '{group}'" for group in groups[:asked])
     assert (f"`chaos audit a.py --time-limit {seconds}s{words} -- --n 9`" in said) == bool(asked)
     assert said.count("--places") == asked
-    assert Minimum(runs=asked, places=asked, spent_s=100, each_s=60, lanes=2).fits(budget)
+    assert MinimumRuns(runs=asked, places=asked, spent_s=100, run_s=60, lanes=2).fits(budget)
 
 
 def test_a_command_that_can_pass_has_no_number_of_runs_that_cannot() -> None:
-    minimum = Minimum(runs=15, places=15, spent_s=100, each_s=60, lanes=2)
+    minimum = MinimumRuns(runs=15, places=15, spent_s=100, run_s=60, lanes=2)
     command = "chaos audit a.py --max-runs 6 --time-limit 60s -- --max-runs 9"
 
-    few, limit = minimum.notes(Budget(seconds=60, runs=6), command)
-    [enough] = minimum.notes(Budget(seconds=60, runs=15), command)
+    few, limit = minimum.describe_shortage(Budget(seconds=60, runs=6), command)
+    [enough] = minimum.describe_shortage(Budget(seconds=60, runs=15), command)
 
     assert "--max-runs 6 is fewer" in few.text
     assert "`chaos audit a.py --time-limit 170s -- --max-runs 9`" in limit.text
@@ -114,48 +114,50 @@ def test_a_command_that_can_pass_has_no_number_of_runs_that_cannot() -> None:
 
 
 def test_a_command_without_a_limit_is_given_one() -> None:
-    assert with_time_limit("chaos audit a.py", 90) == "chaos audit a.py --time-limit 90s"
+    assert set_time_limit("chaos audit a.py", 90) == "chaos audit a.py --time-limit 90s"
 
 
 def test_where_time_decides_no_number_of_places_is_foretold() -> None:
-    pace = Pace(done=10, known=200, needed=0, is_due=False, spent_s=40, runs_s=20)
+    pace = Pace(done=10, place_count=200, needed=0, has_needed_runs=False, spent_s=40, runs_s=20)
 
     assert pace.total(Budget(seconds=60)) is None
-    assert pace.left_s(Budget(seconds=60)) == 20
+    assert pace.estimate_remaining_s(Budget(seconds=60)) == 20
     assert pace.total(Budget()) == 200
     assert pace.total(Budget(runs=20)) == 20
 
 
 def test_progress_counts_up_to_what_is_needed_in_any_case() -> None:
-    pace = Pace(done=10, known=200, needed=6, is_due=True, spent_s=70, runs_s=20)
+    pace = Pace(done=10, place_count=200, needed=6, has_needed_runs=True, spent_s=70, runs_s=20)
 
     assert pace.total(Budget(seconds=60)) == 16
-    assert pace.left_s(Budget(seconds=60)) == 12
+    assert pace.estimate_remaining_s(Budget(seconds=60)) == 12
     assert pace.total(Budget(seconds=60, runs=12)) == 12
 
 
 def test_before_any_run_is_over_no_time_that_is_left_is_told() -> None:
-    pace = Pace(done=0, known=200, needed=6, is_due=True, spent_s=10, runs_s=0)
+    pace = Pace(done=0, place_count=200, needed=6, has_needed_runs=True, spent_s=10, runs_s=0)
 
     assert pace.total(Budget(seconds=60)) == 6
     assert pace.total(Budget()) == 200
-    assert pace.left_s(Budget(seconds=60)) is None
+    assert pace.estimate_remaining_s(Budget(seconds=60)) is None
 
 
 def test_the_first_finding_ends_an_audit_that_asks_for_no_more() -> None:
     first = Budget(seconds=60, first_finding=True)
 
-    assert not first.is_spent(seconds=1, runs=1, begun=1, for_minimum=True)
-    assert first.is_spent(seconds=1, runs=1, begun=1, wrong=1, for_minimum=True)
-    assert first.named(seconds=1, runs=1, wrong=1) == "--exitfirst"
-    assert not Budget(seconds=60).is_spent(seconds=1, runs=3, begun=3, wrong=3, for_minimum=True)
+    assert not first.is_spent(seconds=1, runs=1, begun_places=1, for_minimum=True)
+    assert first.is_spent(seconds=1, runs=1, begun_places=1, wrong=1, for_minimum=True)
+    assert first.find_reached_option(seconds=1, runs=1, wrong=1) == "--exitfirst"
+    assert not Budget(seconds=60).is_spent(
+        seconds=1, runs=3, begun_places=3, wrong=3, for_minimum=True
+    )
 
 
 def test_what_an_answer_takes_is_foretold_where_it_is_within_the_limits() -> None:
-    minimum = Minimum(runs=7, places=15, spent_s=100, each_s=10, lanes=1)
+    minimum = MinimumRuns(runs=7, places=15, spent_s=100, run_s=10, lanes=1)
 
-    [said] = minimum.foretold(Budget(seconds=60))
+    [said] = minimum.describe_cost(Budget(seconds=60))
 
     assert said.text == "an answer needs 7 runs with faults at 15 places: some 145 s more"
-    assert not [*minimum.foretold(Budget(runs=9))]
-    assert not [*minimum.foretold(Budget(seconds=40))]
+    assert not [*minimum.describe_cost(Budget(runs=9))]
+    assert not [*minimum.describe_cost(Budget(seconds=40))]

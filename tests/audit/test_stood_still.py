@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from chaos.job_failure import stood_still
+from chaos.job_failure import find_stall_error
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.report.outcome import FinishedRun
 from tests.report.conftest import run_of
 
@@ -19,7 +19,7 @@ def ended_at_its_limit(*, last_step_s: float | None) -> FinishedRun:
     return run_of(
         History(
             [
-                Entry(time_ns=int(at_s * 1e9), source="x", seq=number, what=event)
+                JournalEntry(time_ns=int(at_s * 1e9), source="x", seq=number, event=event)
                 for number, (at_s, event) in enumerate(seen)
             ]
         )
@@ -27,7 +27,7 @@ def ended_at_its_limit(*, last_step_s: float | None) -> FinishedRun:
 
 
 def test_a_job_without_a_step_for_most_of_its_time_stood_still() -> None:
-    error = stood_still(ended_at_its_limit(last_step_s=20), Path("run/logs"))
+    error = find_stall_error(ended_at_its_limit(last_step_s=20), Path("run/logs"))
 
     assert error is not None
     assert "580 s without a step, after epoch 3, step 10 of rank 1" in error.problem
@@ -35,8 +35,8 @@ def test_a_job_without_a_step_for_most_of_its_time_stood_still() -> None:
 
 
 def test_a_job_that_still_trains_at_its_limit_is_too_long() -> None:
-    assert stood_still(ended_at_its_limit(last_step_s=598), Path("logs")) is None
+    assert find_stall_error(ended_at_its_limit(last_step_s=598), Path("logs")) is None
 
 
 def test_a_job_that_never_came_to_a_step_may_be_reading_its_data() -> None:
-    assert stood_still(ended_at_its_limit(last_step_s=None), Path("logs")) is None
+    assert find_stall_error(ended_at_its_limit(last_step_s=None), Path("logs")) is None

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from chaos.audit.plans import base_plan, under_launcher
-from chaos.audit.threads import THREADS_ENV, Threads
+from chaos.audit.plans import build_base_plan, set_launcher
+from chaos.audit.threads import THREADS_ENV, ThreadLimit
 from chaos.model.launcher import Launcher
 from chaos.model.plan import Plan
-from chaos.scenario_file.text import scenario_text
+from chaos.scenario_file.text import render_scenario
 
 
 def plan(tmp_path: Path, launcher: Launcher = "python", workers: int = 1) -> Plan:
     script = tmp_path / "train.py"
     script.touch()
-    base = base_plan(script, (), cwd=tmp_path, seed=0, workers=workers)
-    return under_launcher(base, launcher, ())
+    base = build_base_plan(script, (), cwd=tmp_path, seed=0, workers=workers)
+    return set_launcher(base, launcher, ())
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ def plan(tmp_path: Path, launcher: Launcher = "python", workers: int = 1) -> Pla
 def test_cores_are_shared_by_the_runs_side_by_side(
     tmp_path: Path, size: dict[str, int], count: str | None
 ) -> None:
-    threads = Threads.choose(plan(tmp_path), {}, **size)
+    threads = ThreadLimit.choose(plan(tmp_path), {}, **size)
     assert (threads and threads.count) == count
 
 
 def test_ranks_of_one_run_share_them_too(tmp_path: Path) -> None:
-    threads = Threads.choose(plan(tmp_path, workers=4), {}, cores=16, lanes=2)
+    threads = ThreadLimit.choose(plan(tmp_path, workers=4), {}, cores=16, lanes=2)
     assert threads is not None
     assert threads.count == "2"
     words = threads.describe(lanes=2, workers=4)
@@ -44,7 +44,7 @@ def test_ranks_of_one_run_share_them_too(tmp_path: Path) -> None:
 
 
 def test_the_users_number_is_kept_and_told(tmp_path: Path) -> None:
-    threads = Threads.choose(plan(tmp_path), {THREADS_ENV: "3"}, cores=2, lanes=4)
+    threads = ThreadLimit.choose(plan(tmp_path), {THREADS_ENV: "3"}, cores=2, lanes=4)
     assert threads is not None
     assert threads.describe(lanes=4, workers=1) == f"{THREADS_ENV} is 3 in every run, as you set it"
 
@@ -56,13 +56,13 @@ def test_the_users_number_is_kept_and_told(tmp_path: Path) -> None:
 def test_a_launcher_that_sets_the_number_is_left_alone(
     tmp_path: Path, launcher: Launcher, workers: int, chooses: Any
 ) -> None:
-    threads = Threads.choose(plan(tmp_path, launcher, workers), {}, cores=2, lanes=4)
+    threads = ThreadLimit.choose(plan(tmp_path, launcher, workers), {}, cores=2, lanes=4)
     assert (threads is not None) is chooses
 
 
 def test_the_scenario_of_a_finding_has_the_same_number(tmp_path: Path) -> None:
     own = plan(tmp_path)
-    threads = Threads.choose(own, {}, cores=2, lanes=4)
+    threads = ThreadLimit.choose(own, {}, cores=2, lanes=4)
     assert threads is not None
-    text = scenario_text(threads.set_in(own), folder=tmp_path, comment=(), expect={})
+    text = render_scenario(threads.apply_threads(own), folder=tmp_path, comment=(), expect={})
     assert f'env: {{{THREADS_ENV}: "1"}}' in text

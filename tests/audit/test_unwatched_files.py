@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from chaos.audit.notes import in_passing, uncompared
+from chaos.audit.notes import note_side_effects, note_uncompared_files
 from chaos.errors import JobError
 from chaos.job_failure import refuse_unwatched_files
 from chaos.model import event as ev
@@ -45,14 +45,16 @@ def test_a_file_that_says_nothing_of_the_run_before_is_not_refused(
 
 
 def test_what_was_left_and_where_the_look_was_cut_is_on_the_card() -> None:
-    said = [note.text for note in in_passing(history(new={"/desk/a": "1-a"}, cut="/desk/many"))]
+    said = [
+        note.text for note in note_side_effects(history(new={"/desk/a": "1-a"}, cut="/desk/many"))
+    ]
 
     assert any("/desk/a appeared while the job trained" in text for text in said)
     assert any("looked at in part" in text and "/desk/many" in text for text in said)
 
 
 def test_what_is_compared_with_nothing_is_named() -> None:
-    (note,) = uncompared({"export.pt": (), "log.csv": ("time",)})
+    (note,) = note_uncompared_files({"export.pt": (), "log.csv": ("time",)})
 
     assert note.text == "not compared: two clean runs left another export.pt, time in log.csv"
-    assert uncompared({}) == []
+    assert note_uncompared_files({}) == []

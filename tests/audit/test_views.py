@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 
 from chaos.audit import audit
-from chaos.audit.audit import Choice
-from chaos.audit.baseline_runs import Clean
+from chaos.audit.audit import SiteChoice
+from chaos.audit.baseline_runs import CleanResult
 from chaos.audit.budget import Budget
 from chaos.audit.card import Card
-from chaos.audit.views import lanes_apart
+from chaos.audit.views import open_view_lanes
 from chaos.errors import HarnessError, NoViewError
 from chaos.model import event as ev
-from chaos.model.history import Baseline, Entry, History
+from chaos.model.history import Baseline, History, JournalEntry
 from chaos.model.plan import Plan
 from tests.audit.backend import Defect, FakeBackend, audit_of, loses_momentum, misses_the_strike
 from tests.check.parts import KILLED
 from tests.check.story import Story
 from tests.check.tamper import told
 
-FEW = Choice(limit=4)
-SAVED = ev.WroteOutside(path="/d/last.pt", how="created", removed=True, after_fit=False)
+FEW = SiteChoice(limit=4)
+SAVED = ev.WroteOutside(path="/d/last.pt", operation="created", removed=True, after_fit=False)
 Open = Callable[..., list[FakeBackend]]
 
 
@@ -38,7 +38,7 @@ class SharingBackend(FakeBackend):
         if plan.ops:
             self.struck.append(plan)
         entries = list(super().history(plan))
-        saved = Entry(time_ns=entries[-1].time_ns, source="h", seq=10**6, what=SAVED)
+        saved = JournalEntry(time_ns=entries[-1].time_ns, source="h", seq=10**6, event=SAVED)
         return History([*entries, saved])
 
 
@@ -46,10 +46,10 @@ def card_of(
     folder: Path, patch: pytest.MonkeyPatch, apart: Open, *, budget: Budget, defect: Defect | None
 ) -> tuple[Card, SharingBackend]:
     folder.mkdir(exist_ok=True)
-    patch.setattr(audit, "lanes_apart", apart)
+    patch.setattr(audit, "open_view_lanes", apart)
     backend = SharingBackend(defect=defect)
-    fields: dict[str, Any] = {"choice": FEW, "budget": budget, "explains": False}
-    return audit_of(folder, backend, lanes=lambda _: 2, **fields).run(), backend
+    fields: dict[str, Any] = {"choice": FEW, "budget": budget, "searches_causes": False}
+    return audit_of(folder, backend, count_lanes=lambda _: 2, **fields).run(), backend
 
 
 def views_of(defect: Defect | None) -> tuple[list[SharingBackend], Open]:
@@ -136,12 +136,12 @@ def renamed(path: str, to: str) -> ev.FileRenamed:
     [
         (SAVED, "torchrun", "started anew"),
         (
-            ev.WroteOutside(path="s3://b/k", how="created", removed=True, after_fit=False),
+            ev.WroteOutside(path="s3://b/k", operation="created", removed=True, after_fit=False),
             "fork",
             "bucket",
         ),
         (
-            ev.WroteOutside(path="/new/k", how="created", removed=True, after_fit=False),
+            ev.WroteOutside(path="/new/k", operation="created", removed=True, after_fit=False),
             "fork",
             "in /",
         ),
@@ -151,13 +151,15 @@ def renamed(path: str, to: str) -> ev.FileRenamed:
 def test_a_job_whose_lanes_cannot_be_kept_apart_has_one(
     tmp_path: Path, seen: Any, backend: str, why: str
 ) -> None:
-    inside = ev.WroteOutside(path=f"{tmp_path}/k", how="created", removed=True, after_fit=False)
+    inside = ev.WroteOutside(
+        path=f"{tmp_path}/k", operation="created", removed=True, after_fit=False
+    )
     if isinstance(seen, ev.FileRenamed):
         seen = renamed(seen.path, seen.to.format(d=tmp_path))
     baseline = Baseline([told(KILLED.baseline(), inside, seen)])
     plan = KILLED.plan().model_copy(update={"backend": backend})
-    clean: Any = Clean.__new__(Clean)
+    clean: Any = CleanResult.__new__(CleanResult)
     clean.__dict__.update(baseline=baseline, plan=plan)
 
     with ExitStack() as stack, pytest.raises(NoViewError, match=why):
-        lanes_apart(stack, FakeBackend(), clean, tmp_path / "audit", 2)
+        open_view_lanes(stack, FakeBackend(), clean, tmp_path / "audit", 2)

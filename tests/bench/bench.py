@@ -19,27 +19,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from chaos.audit.group import Group
-from chaos.audit.job_profile import job_profile
-from chaos.audit.lanes import lanes_for, side_by_side
-from chaos.audit.places import kill_map
-from chaos.audit.plans import base_plan, plan_of
+from chaos.audit.job_profile import measure_job
+from chaos.audit.lanes import count_lanes, run_side_by_side
+from chaos.audit.plans import build_base_plan, build_fault_plan
+from chaos.audit.site_category import SiteCategory
+from chaos.audit.site_sample import choose_fault_sites
 from chaos.check.judge import judge
 from chaos.launch.forked.backend import ForkBackend
 from chaos.launch.ray.backend import RayBackend
 from chaos.model.event import StepDone, WatchCost
 from chaos.model.history import History
-from chaos.model.places import Place
+from chaos.model.places import TrainingPlace
 from chaos.model.plan import Plan
 from chaos.model.watch import Watch
 from chaos.preflight.forecast import simulate
-from chaos.preflight.market import preset
-from chaos.preflight.question import changed
+from chaos.preflight.market import find_preset
+from chaos.preflight.question import change_question
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.steps import StepHook
 from chaos.probe.watchers import Watchers
 from chaos.run.clock import SystemClock
-from chaos.run.directory import create
+from chaos.run.directory import create_run
 from chaos.run.journal import Journal, read_history
 from chaos.run.machine import usable_cpus
 from chaos.run.ports import OpenBackend
@@ -54,13 +54,13 @@ from tests.preflight.questions import sound_question
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "scenarios/jobs/digits_ddp.py"
-STEP_GROUPS: tuple[Group, ...] = (
+STEP_GROUPS: tuple[SiteCategory, ...] = (
     "before the first commit",
     "mid-epoch",
     "epoch boundary",
     "last epoch",
 )
-MID_EPOCH: tuple[Group, ...] = ("mid-epoch",)
+MID_EPOCH: tuple[SiteCategory, ...] = ("mid-epoch",)
 SAMPLE = 20
 SIDE_SAMPLE = 60
 RAY_SAMPLE = 3
@@ -75,7 +75,7 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def execute(backend: OpenBackend, plan: Plan, folder: Path) -> History:
-    directory = create(folder, plan.slug, plan, {})
+    directory = create_run(folder, plan.slug, plan, {})
     backend.execute(plan, directory, lambda _: None)
     return read_history(directory.journals)
 
@@ -97,25 +97,25 @@ def together(plans_: Sequence[Plan], folder: Path, clean: History, first: ForkBa
 
     They include the start of the further lanes.
     """
-    lanes = lanes_for(usable_cpus(), workers=plans_[0].job.workers)
+    lanes = count_lanes(usable_cpus(), workers=plans_[0].job.workers)
     with contextlib.ExitStack() as opened:
-        more = [opened.enter_context(first.beside()) for _ in range(lanes - 1)]
+        more = [opened.enter_context(first.open_parallel()) for _ in range(lanes - 1)]
 
         def work(backend: Any, plan: Plan) -> None:
             struck(backend, plan, folder, clean)  # nothing of it stays, as in an audit
 
-        seconds, _ = timed(lambda: list(side_by_side(work, plans_, [first, *more])))
+        seconds, _ = timed(lambda: list(run_side_by_side(work, plans_, [first, *more])))
     return seconds
 
 
 def against_a_warm_cluster(folder: Path) -> None:
     """Compare the same places on the embedded backend and on a warm local Ray cluster."""
-    base = base_plan(DIGITS, ["--epochs", "4"], cwd=ROOT, seed=0)
+    base = build_base_plan(DIGITS, ["--epochs", "4"], cwd=ROOT, seed=0)
     with ForkBackend() as fork:
         first_s, clean = timed(lambda: execute(fork, base, folder))
-        seen = job_profile(clean)
-        places = kill_map(seen, seed=0, exhaustive=True, choose=MID_EPOCH)
-        every = [plan_of(base, place, seen) for place in places[:SIDE_SAMPLE]]
+        seen = measure_job(clean)
+        places = choose_fault_sites(seen, seed=0, exhaustive=True, wanted_groups=MID_EPOCH)
+        every = [build_fault_plan(base, place, seen) for place in places[:SIDE_SAMPLE]]
         chosen = every[:SAMPLE]
         fork_s, histories = zip(
             *(timed(partial(struck, fork, p, folder, clean)) for p in chosen), strict=True
@@ -134,13 +134,13 @@ def against_a_warm_cluster(folder: Path) -> None:
 
 def fixed_costs(folder: Path) -> None:
     """Tell what one run with a kill on the embedded backend is spent on, the judging included."""
-    base = base_plan(DIGITS, ["--epochs", "4"], cwd=ROOT, seed=0)
+    base = build_base_plan(DIGITS, ["--epochs", "4"], cwd=ROOT, seed=0)
     with ForkBackend() as fork:
         clean = execute(fork, base, folder)
-        seen = job_profile(clean)
-        places = kill_map(seen, seed=0, exhaustive=True, choose=MID_EPOCH)[:SAMPLE]
+        seen = measure_job(clean)
+        places = choose_fault_sites(seen, seed=0, exhaustive=True, wanted_groups=MID_EPOCH)[:SAMPLE]
         parts: dict[str, list[float]] = {}
-        for plan in (plan_of(base, place, seen) for place in places):
+        for plan in (build_fault_plan(base, place, seen) for place in places):
             whole_s, history = timed(partial(execute, fork, plan, folder))
             judged_s, _ = timed(partial(judge, plan, history, clean))
             found = parts_s(history)
@@ -172,12 +172,12 @@ def on_ray(folder: Path, base: Plan, chosen: Sequence[Plan], fork_s: float) -> N
 def exhaustive(folder: Path, *, most: int | None = None) -> None:
     """Kill every rank after every step of a job of 2 ranks and 6 x 8 steps."""
     words = ["--epochs", "6", "--batch-size", "96"]
-    base = base_plan(DIGITS, words, cwd=ROOT, seed=0)
+    base = build_base_plan(DIGITS, words, cwd=ROOT, seed=0)
     with ForkBackend() as fork:
         clean = execute(fork, base, folder)
-        seen = job_profile(clean)
-        places = kill_map(seen, seed=0, exhaustive=True, choose=STEP_GROUPS)
-        chosen = [plan_of(base, place, seen) for place in places[:most]]
+        seen = measure_job(clean)
+        places = choose_fault_sites(seen, seed=0, exhaustive=True, wanted_groups=STEP_GROUPS)
+        chosen = [build_fault_plan(base, place, seen) for place in places[:most]]
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, embedded_bytes()
         seconds = together(chosen, folder, clean, fork)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, embedded_bytes()
@@ -270,15 +270,15 @@ def _watch(watch: Watch, folder: Path, costs: list[tuple[float, float]]) -> Call
 
     record = Recorder(cursor, keep, print)
     watchers = Watchers(watch, record)
-    watchers.install(folder, ranks=1, was_handed_none=False, stops=None)
+    watchers.install(folder, ranks=1, was_handed_none=False, find_stop=None)
 
-    def step_done(losses: Any, inputs: Any) -> Place:
-        with watchers.cost.watching:
+    def step_done(losses: Any, inputs: Any) -> TrainingPlace:
+        with watchers.cost.watch_time:
             cursor.step += 1
-            where: dict[str, Any] = cursor.place()
+            where: dict[str, Any] = cursor.place_fields()
             journal.add(StepDone(**where, losses=losses, inputs=inputs))
             watchers.step_done()
-        return Place(cursor.epoch, cursor.step)
+        return TrainingPlace(cursor.epoch, cursor.step)
 
     def report() -> None:
         watchers.report_begun()
@@ -287,10 +287,10 @@ def _watch(watch: Watch, folder: Path, costs: list[tuple[float, float]]) -> Call
     StepHook(
         step_done,
         lambda *_: None,
-        record.failed,
-        step_begins=watchers.step_begins,
-        given=watchers.given,
-        gradients_due=watchers.gradients_due,
+        record.report_failure,
+        on_step_begin=watchers.step_begins,
+        close_inputs=watchers.input_closer,
+        on_gradients_due=watchers.take_gradients,
     ).install()
     return report
 
@@ -316,7 +316,7 @@ def probe(folder: Path) -> None:
 def forecasts(folder: Path) -> None:
     """Simulate 10,000 runs of thirty days of a 64-node job on three markets."""
     del folder
-    base = changed(
+    base = change_question(
         sound_question(),
         {
             "job.nodes": 64,
@@ -328,7 +328,7 @@ def forecasts(folder: Path) -> None:
         },
     )
     for name in ("calm-500h", "unannounced-16h", "bathtub-24h-cap"):
-        question = changed(base, {"market": preset(name).model_dump(mode="json")})
+        question = change_question(base, {"market": find_preset(name).model_dump(mode="json")})
         call = partial(simulate, question, runs=FORECASTS, seed=0, horizon_s=30 * 86_400)
         seconds, outcomes = timed(call)
         changes = float(outcomes.restarts.mean())

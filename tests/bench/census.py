@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from chaos.probe.state.census import Census
-from chaos.probe.state.stored import saved_tensors
+from chaos.probe.state.stored_attributes import iterate_saved_tensors
 from chaos.run.clock import SystemClock
 
 TIMES = 21
@@ -79,9 +79,11 @@ def measured(name: str, model: nn.Module, batch: torch.Tensor) -> None:
         optimizer.step()
 
     def census() -> Census:
-        taken = Census(SystemClock().now_ns, compared=frozenset(map(id, saved_tensors(model))))
-        taken.of_frames(sys._getframe())
-        taken.look_into_all()
+        taken = Census(
+            SystemClock().now_ns, compared_tensors=frozenset(map(id, iterate_saved_tensors(model)))
+        )
+        taken.add_frames(sys._getframe())
+        taken.expand_all()
         return taken
 
     each, count = (median_ms(step), median_ms(census)), len(census().entries)

@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from chaos.audit.plans import base_plan
+from chaos.audit.plans import build_base_plan
 from chaos.faults.kill_worker import KillWorker
 from chaos.launch.forked.backend import ForkBackend
 from chaos.launch.ray.backend import RayBackend
@@ -71,7 +71,7 @@ BY_HAND = textwrap.dedent(
 
 
 def digits_plan(ops: Sequence[Op] = ()) -> Plan:
-    base = base_plan(DIGITS, ["--epochs", str(EPOCHS)], cwd=ROOT, seed=0)
+    base = build_base_plan(DIGITS, ["--epochs", str(EPOCHS)], cwd=ROOT, seed=0)
     job = base.job.model_copy(update={"failure": FailureBudget(max_failures=1)})
     return base.model_copy(update={"job": job, "ops": tuple(ops)})
 
@@ -85,7 +85,9 @@ def overhead(folder: Path) -> None:
     plan = killing(PLACE).model_copy(update={"backend": "ray"})
     with RayBackend() as ray:
         clean = execute(ray, plan.model_copy(update={"ops": ()}), folder)
-        steps = sum(1 for _, e in clean.of(StepDone) if e.rank == 1 and e.epoch < PLACE.epoch)
+        steps = sum(
+            1 for _, e in clean.select_events(StepDone) if e.rank == 1 and e.epoch < PLACE.epoch
+        )
         address = ray_address()
         through, bare, histories = [], [], []
         for number in range(OVERHEAD_RUNS):
@@ -141,17 +143,17 @@ def moments(history: History) -> Iterator[tuple[str, int]]:
     times = history.time_ns
 
     def first(kind: Any, says: Callable[[Any], bool]) -> int:
-        return next(times(n) for n, e in history.of(kind) if says(e))
+        return next(times(n) for n, e in history.select_events(kind) if says(e))
 
     struck_ns = first(FaultInvoked, lambda _: True)
     yield "the kill", struck_ns
     decided_ns = first(FailureDecided, lambda _: True)
     yield "detect", decided_ns
-    after = [times(n) for n, e in history.of(ControllerState) if e.state == "SCHEDULING"]
+    after = [times(n) for n, e in history.select_events(ControllerState) if e.state == "SCHEDULING"]
     yield "teardown", next(ns for ns in after if ns > decided_ns)
     yield (
         "processes, imports",
-        min(times(n) for n, e in history.of(WorkerStarted) if e.attempt == 1),
+        min(times(n) for n, e in history.select_events(WorkerStarted) if e.attempt == 1),
     )
     yield "process group", first(WorkerGroupStarted, lambda e: e.attempt == 1)
     yield "first step", first(StepDone, lambda e: e.attempt == 1)
@@ -163,10 +165,10 @@ def exactness(folder: Path) -> None:
         clean = execute(fork, digits_plan(), folder)
         came_ns = next(
             clean.time_ns(n)
-            for n, e in clean.of(StepDone)
+            for n, e in clean.select_events(StepDone)
             if (e.epoch, e.step, e.rank) == (PLACE.epoch, PLACE.step, PLACE.rank)
         )
-        began_ns = next(clean.time_ns(n) for n, _ in clean.of(WorkerGroupStarted))
+        began_ns = next(clean.time_ns(n) for n, _ in clean.select_events(WorkerGroupStarted))
         by_clock = AtTime(seconds=(came_ns - began_ns) / 1e9, rank=PLACE.rank)
         for name, at in (("place", PLACE), ("the clock", by_clock)):
             histories = [execute(fork, killing(at), folder) for _ in range(TRIES)]
@@ -176,10 +178,10 @@ def exactness(folder: Path) -> None:
 
 def last_step(history: History) -> tuple[int, int] | None:
     """Return the place that the killed rank had come to."""
-    struck_at = next((n for n, _ in history.of(FaultInvoked)), None)
+    struck_at = next((n for n, _ in history.select_events(FaultInvoked)), None)
     steps = [
         (e.epoch, e.step)
-        for n, e in history.of(StepDone)
+        for n, e in history.select_events(StepDone)
         if e.rank == PLACE.rank and e.attempt == 0 and (struck_at is None or n < struck_at)
     ]
     return steps[-1] if steps and struck_at is not None else None

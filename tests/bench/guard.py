@@ -34,8 +34,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from chaos.guard.folder import Folder
-from chaos.guard.report import restarts_of
+from chaos.guard.folder import GuardFolder
+from chaos.guard.report import load_judged_restarts
 from chaos.selftest.corpus import CorpusJob, load_corpus
 
 ROOT = Path(__file__).parents[2]
@@ -164,12 +164,12 @@ def _kill(guard: Path | None, left: list[int], job: subprocess.Popen[bytes]) -> 
     """Kill the last rank whenever it has made as many steps as are due next."""
     killed = set[int]()  # one that nobody has waited for yet still has its folder in /proc
     while guard is not None and left and job.poll() is None:
-        folder = Folder(str(guard))
-        ranks = {start.rank for start in folder.starts()}
-        starts = folder.starts(max(ranks)) if ranks else []
+        folder = GuardFolder(str(guard))
+        ranks = {start.rank for start in folder.load_starts()}
+        starts = folder.load_starts(max(ranks)) if ranks else []
         pid = starts[-1].pid if starts else 0
         if pid and pid not in killed and Path(f"/proc/{pid}").exists():
-            steps = folder.steps(starts[-1].rank, starts[-1].start)
+            steps = folder.load_steps(starts[-1].rank, starts[-1].start)
             if steps and steps[-1].number >= left[0]:
                 left.pop(0)
                 killed.add(pid)
@@ -198,7 +198,7 @@ def rows(job: CorpusJob, seeds: int, kills: int) -> Iterator[dict[str, Any]]:
         plain, again, guarded = (left_behind(base / o) for o in ("plain", "again", "guarded"))
         repeats = {path for path, digest in plain.items() if again.get(path) == digest}
         differing = sorted(path for path in repeats if guarded.get(path) != plain[path])
-        steps = [len(Folder(str(base / "guard")).steps(0, 0))]
+        steps = [len(GuardFolder(str(base / "guard")).load_steps(0, 0))]
         yield {"job": job.name, "rcs": rcs, "files": len(repeats), "changed": differing} | {
             "steps": steps[0]
         }
@@ -234,7 +234,7 @@ def said(
         {"start": r.start, "rank": r.rank, "step": r.step, "replayed": r.replayed}
         | {"same_inputs": r.same_inputs, "same_losses": r.same_losses}
         | {"findings": [[f.level, f.kind, f.text] for f in r.findings]}
-        for r in restarts_of(Folder(str(guard)))
+        for r in load_judged_restarts(GuardFolder(str(guard)))
     ]
     log = (folder / "log").read_text(encoding="utf-8", errors="replace")
     failed = sorted({w for w in log.splitlines() if "chaos-guard: not watched" in w})

@@ -21,12 +21,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from chaos.guard.folder import Folder
-from chaos.guard.process import Use
+from chaos.guard.folder import GuardFolder
+from chaos.guard.process import GuardPolicy
 from chaos.guard.watch import GuardedRank
 
 EVERY = 100
-OF_STEPS = ("_called", "_step_begins", "_step_done", "_close_inputs")
+OF_STEPS = ("_on_model_call", "_on_step_begin", "_on_step_end", "_close_inputs")
 STARTS = 5
 ONE_STEP = """
 import torch
@@ -106,10 +106,10 @@ def start_s(guard: tuple[str, ...]) -> float:
 
 
 def main(steps: int) -> None:
-    for name in (*OF_STEPS, "_saved"):
+    for name in (*OF_STEPS, "_on_save"):
         timed(name)
     with tempfile.TemporaryDirectory() as folder:
-        GuardedRank(Folder(f"{folder}/guard"), Use(), failed=_failed).install()
+        GuardedRank(GuardFolder(f"{folder}/guard"), GuardPolicy(), report_failure=_failed).install()
         durations, saves, size = train(folder, steps)
         own = (sys.executable, "-m", "chaos", "guard", "--folder", f"{folder}/starts", "--")
         starts = [(start_s(()), start_s(own)) for _ in range(STARTS)]
@@ -118,7 +118,7 @@ def main(steps: int) -> None:
     plain = [step for step in range(2, steps) if step not in after]
     each = sum(median(spent[name][step] for step in plain) for name in OF_STEPS)
     of_next = sum(median(spent[name][step] for step in after) for name in OF_STEPS)
-    of_save = median(spent["_saved"]) + of_next - each
+    of_save = median(spent["_on_save"]) + of_next - each
     step_s = median(durations[step] for step in plain) - each
     gigabytes = 2 * size / 1e9  # with the momentum
     print(f"a step: {step_s * 1e3:.1f} ms, of which the guard takes {each * 1e3:.2f} ms more")

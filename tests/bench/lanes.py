@@ -46,7 +46,7 @@ def timed(cls, name, clock, into):
             into[0] += clock() - start
             into[1] += 1
     setattr(cls, name, called)
-timed(AuditFolder, "settle", time.thread_time, settled)
+timed(AuditFolder, "judge_journals", time.thread_time, settled)
 timed(Audit, "_inject_all", time.thread_time, injected)
 def tell():
     print("settled:", settled[0] / settled[1], "injected:", injected[0], file=sys.stderr)

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from chaos.probe.state.canonical import Encoding
-from chaos.probe.state.part import share_of
+from chaos.probe.state.part import start_share_sums
 
 ROWS, COLUMNS, LAYERS, TIMES = 1000, 1000, 5, 9
 
@@ -52,7 +52,7 @@ def main() -> None:
     count = ROWS * COLUMNS * LAYERS
 
     def share() -> object:
-        return share_of([("", shard) for shard in shards])()
+        return start_share_sums([("", shard) for shard in shards])()
 
     for name, seconds in (
         ("a step of AdamW", step),

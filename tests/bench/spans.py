@@ -20,7 +20,7 @@ ROOT_MODULE = "chaos.launch.forked.root"
 
 def restart_s(history: History) -> float:
     """Return the seconds from the fault's proof to the next attempt's first step."""
-    ended = next(history.time_ns(number) for number, _ in history.of(FaultEnded))
+    ended = next(history.time_ns(number) for number, _ in history.select_events(FaultEnded))
     return (first_step_ns(history, attempt=1) - ended) / 1e9
 
 
@@ -29,20 +29,22 @@ def parts_s(history: History) -> dict[str, float]:
     started = {a: _first_ns(history, WorkerStarted, attempt=a) for a in (0, 1)}
     stepped = {a: first_step_ns(history, attempt=a) for a in (0, 1)}
     invoked, ended = (
-        next(history.time_ns(number) for number, _ in history.of(kind))
+        next(history.time_ns(number) for number, _ in history.select_events(kind))
         for kind in (FaultInvoked, FaultEnded)
     )
     times = {
-        "fork of the driver, to fit()": next(history.time_ns(n) for n, _ in history.of(FitCalled)),
+        "fork of the driver, to fit()": next(
+            history.time_ns(n) for n, _ in history.select_events(FitCalled)
+        ),
         "controller, forks of the workers": started[0],
         "process group, model, first step": stepped[0],
         "training before the fault": invoked,
         "the fault, until it was seen to act": ended,
         "detection, end of the others, new forks": started[1],
         "process group, model, load, first step": stepped[1],
-        "training after it": max(history.time_ns(n) for n, _ in history.of(StepDone)),
+        "training after it": max(history.time_ns(n) for n, _ in history.select_events(StepDone)),
         "last commit, end of the processes": next(
-            history.time_ns(number) for number, _ in history.of(RunEnded)
+            history.time_ns(number) for number, _ in history.select_events(RunEnded)
         ),
     }
     before = [history.time_ns(0), *times.values()]
@@ -51,12 +53,17 @@ def parts_s(history: History) -> dict[str, float]:
 
 
 def _first_ns(history: History, kind: type[WorkerStarted], *, attempt: int) -> int:
-    return min(history.time_ns(n) for n, event in history.of(kind) if event.attempt == attempt)
+    return min(
+        history.time_ns(n) for n, event in history.select_events(kind) if event.attempt == attempt
+    )
 
 
 def training_s(history: History) -> float:
     """Return the seconds from `fit()` to the end of the run."""
-    (called, _), (ended, _) = next(history.of(FitCalled)), next(history.of(RunEnded))
+    (called, _), (ended, _) = (
+        next(history.select_events(FitCalled)),
+        next(history.select_events(RunEnded)),
+    )
     return (history.time_ns(ended) - history.time_ns(called)) / 1e9
 
 
@@ -65,17 +72,21 @@ def attempt_starts_s(history: History) -> list[float]:
 
     Processes, their imports, the process group, and the step itself are in it.
     """
-    scheduled = [n for n, event in history.of(ControllerState) if event.state == "SCHEDULING"]
-    numbers = [*(n for n, _ in history.of(FitCalled)), *scheduled]
+    scheduled = [
+        n for n, event in history.select_events(ControllerState) if event.state == "SCHEDULING"
+    ]
+    numbers = [*(n for n, _ in history.select_events(FitCalled)), *scheduled]
     begins = [history.time_ns(number) for number in numbers]
-    attempts = sorted({event.attempt for _, event in history.of(StepDone)})
+    attempts = sorted({event.attempt for _, event in history.select_events(StepDone)})
     firsts = [first_step_ns(history, attempt=attempt) for attempt in attempts]
     return [(first - max(ns for ns in begins if ns < first)) / 1e9 for first in firsts]
 
 
 def first_step_ns(history: History, *, attempt: int) -> int:
     """Return when an attempt's first step was done."""
-    return min(history.time_ns(n) for n, e in history.of(StepDone) if e.attempt == attempt)
+    return min(
+        history.time_ns(n) for n, e in history.select_events(StepDone) if e.attempt == attempt
+    )
 
 
 def embedded_bytes() -> int:

@@ -3,7 +3,7 @@
     chaos selftest --corpus tests/corpus --max-runs 18 --jobs 1 --reports FOLDER
     python -m tests.bench.telling FOLDER
 
-The order of an audit's first runs (`chaos.audit.group.ORDERS`) is learnt from it.
+The order of an audit's first runs (`chaos.audit.site_category.ORDERS`) is learnt from it.
 """
 
 import json

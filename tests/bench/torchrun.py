@@ -17,7 +17,7 @@ JOB = Path(__file__).parents[1] / "torchrun/jobs/ddp.py"
 NUMBERS = [word for word in sys.argv[1:] if word.isdigit()]
 RUNS = NUMBERS[0] if NUMBERS else "6"
 # A job with fewer modules than this many shares none.
-OFF = "import chaos.launch.commands.ahead as ahead; ahead.LEAST = 10**9; "
+OFF = "import chaos.launch.commands.shared_imports as ahead; ahead.LEAST = 10**9; "
 CALLS = "from chaos.__main__ import main; main()"
 
 

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from chaos.audit.audit import Choice
+from chaos.audit.audit import SiteChoice
 from chaos.audit.page import render_card
 from chaos.model.summary import RunSummary, SuiteSummary
-from chaos.preflight.answer import answer
+from chaos.preflight.answer import answer_question
 from chaos.preflight.forecast import Effort
-from chaos.preflight.market import preset
+from chaos.preflight.market import find_preset
 from chaos.preflight.page import render_answer
-from chaos.preflight.question import changed
-from chaos.report.ci import summary_of
+from chaos.preflight.question import change_question
+from chaos.report.ci import build_summary
 from chaos.report.html import render_run, render_suite, render_trend
-from chaos.report.outcome import not_run, row_of
+from chaos.report.outcome import build_suite_row, build_unrun_row
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 from tests.browser.chromium import Browser, Page, browser, find_browser
 from tests.preflight.questions import sound_question
@@ -46,15 +46,19 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     baseline = clean_history()
     valid = run_of(struck_history(), baseline=baseline)
     guilty = run_of(struck_history(defect=0.09), baseline=baseline)
-    rows = [row_of(valid), row_of(guilty), not_run(scenario="cannot be", file="f", error="why not")]
-    summaries = [summary_of(row) for row in rows]
+    rows = [
+        build_suite_row(valid),
+        build_suite_row(guilty),
+        build_unrun_row(scenario="cannot be", file="f", error="why not"),
+    ]
+    summaries = [build_summary(row) for row in rows]
     audited = audit_of(
         tmp_path_factory.mktemp("audit"),
         FakeBackend(epochs=20, defect=loses_momentum),
-        choice=Choice(limit=40),
+        choice=SiteChoice(limit=40),
     )
-    market = {"market": preset("hot-4h").model_dump(mode="json"), "settings.max_failures": 0}
-    asked = answer(changed(sound_question(), market), Effort(runs=200, jobs=1))
+    market = {"market": find_preset("hot-4h").model_dump(mode="json"), "settings.max_failures": 0}
+    asked = answer_question(change_question(sound_question(), market), Effort(runs=200, jobs=1))
     texts = {
         "valid": render_run(valid),
         "guilty": render_run(guilty),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import chaos
 from chaos.audit.terminal import print_card
-from chaos.report.screen import screen
+from chaos.report.screen import build_console
 from tests.browser.chromium import Page, browser, find_browser
 from tests.browser.recording import COLUMNS, paragraphs, recording
 
@@ -60,7 +60,7 @@ def terminal(folder: Path) -> str:
     page = io.StringIO()
     print_card(
         found.card,
-        screen(file=page, width=COLUMNS, force_terminal=True, color_system="truecolor"),
+        build_console(file=page, width=COLUMNS, force_terminal=True, color_system="truecolor"),
     )
     return recording(found.card.command, paragraphs(page.getvalue(), "✗ ", "fault ", "╭─"))
 

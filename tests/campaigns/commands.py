@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from chaos.run.clock import seconds_since
+from chaos.run.clock import elapsed_seconds
 from tests.campaigns.frame import CLOCK, FILES, PROCESSES, ROOT, TRACEBACK, TRACEBACKS, Tally
 from tests.planted import BUGS, planted
 
@@ -129,7 +129,7 @@ class Harness:
     @property
     def age_s(self) -> float:
         """How long chaos has been in charge."""
-        return seconds_since(self.began_ns, CLOCK)
+        return elapsed_seconds(self.began_ns, CLOCK)
 
     def wait(self, within_s: float) -> int | None:
         """Return the exit code, None where it does not end in time."""
@@ -183,7 +183,7 @@ def look_for_leftovers(
     Ray's workers write their titles over it.
     """
     began = CLOCK.now_ns()
-    while (left := _left(here, besides)) and seconds_since(began, CLOCK) < within_s:
+    while (left := _left(here, besides)) and elapsed_seconds(began, CLOCK) < within_s:
         CLOCK.sleep(0.2)
     if left:
         commands = [_command(process) for process in left]

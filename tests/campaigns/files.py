@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from chaos.cli.preflight import assigned
+from chaos.cli.preflight import parse_assignments
 from chaos.errors import ChaosError, UsageError
-from chaos.preflight.load import MarketChoice, chosen_market, load_question
-from chaos.preflight.platform_files import read_platform
-from chaos.preflight.question import Question, changed
-from chaos.preflight.seen_costs import seen_costs
-from chaos.preflight.trace_files import read_trace
+from chaos.preflight.load import MarketChoice, choose_market, load_question
+from chaos.preflight.observed_costs import find_observed_costs
+from chaos.preflight.platform_files import load_platform_file
+from chaos.preflight.question import Question, change_question
+from chaos.preflight.trace_files import load_trace
 from chaos.scenario_file.load import load_scenario
 from tests.campaigns.frame import (
     ROOT,
@@ -146,14 +146,14 @@ def _asked_of(folder: Path) -> Question:
 
 
 def _set(question: Question, word: str) -> object:
-    return changed(question, assigned([word]))
+    return change_question(question, parse_assignments([word]))
 
 
 def _trace(file: Path) -> object:
     """Read a trace as `--trace` does; what is read, but has nothing to learn from, has no line."""
-    read_trace(file, unit="s")
+    load_trace(file, unit="s")
     try:
-        return chosen_market(MarketChoice(trace=file))
+        return choose_market(MarketChoice(trace=file))
     except UsageError:
         return None
 
@@ -161,7 +161,7 @@ def _trace(file: Path) -> object:
 def _log(file: Path) -> object:
     """Read a log of lost nodes; one of which the losses or the unit are not known has no line."""
     try:
-        return chosen_market(MarketChoice(trace=file, trace_held=(4, 4)))
+        return choose_market(MarketChoice(trace=file, trace_held=(4, 4)))
     except UsageError:
         return None
 
@@ -169,7 +169,7 @@ def _log(file: Path) -> object:
 def _output(file: Path) -> object:
     """Read a run's log; one without steps has no line."""
     try:
-        return seen_costs(file)
+        return find_observed_costs(file)
     except UsageError:
         return None
 
@@ -177,7 +177,7 @@ def _output(file: Path) -> object:
 def _platform(file: Path) -> object:
     """Read a platform's file; one that is named for what it is has no line."""
     try:
-        return read_platform(file)
+        return load_platform_file(file)
     except UsageError as error:
         if "of which chaos reads nothing" in str(error):
             return None

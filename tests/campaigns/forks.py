@@ -23,7 +23,7 @@ from chaos.model.event import DeadlinePassed, DriverExited, WorkerStarted
 from chaos.model.history import History
 from chaos.model.plan import Plan, Shape
 from chaos.model.scenario import Expect, FailureBudget, Job, Limits
-from chaos.run.directory import create
+from chaos.run.directory import create_run
 from chaos.run.journal import read_history
 from tests.campaigns.commands import TOKEN, Place, end, look_for_leftovers, place
 from tests.campaigns.frame import CODES, Asked, Tally, main, say
@@ -109,7 +109,7 @@ def _run(backend: ForkBackend, here: Place, starts: Starts, tally: Tally) -> Non
     what = f"run {tally.figures['runs']}, {starts}"
     tally.tries += starts.count
     tally.figures["runs"] += 1
-    directory = create(here.folder / "rep", "run", plan, {})
+    directory = create_run(here.folder / "rep", "run", plan, {})
     try:
         backend.execute(plan, directory, lambda _: None)
     except ChaosError as error:
@@ -120,11 +120,11 @@ def _run(backend: ForkBackend, here: Place, starts: Starts, tally: Tally) -> Non
 
 
 def _judge(history: History, starts: Starts, tally: Tally, what: str) -> None:
-    started = {(event.attempt, event.rank) for _, event in history.of(WorkerStarted)}
+    started = {(event.attempt, event.rank) for _, event in history.select_events(WorkerStarted)}
     wanted = {(a, r) for a in range(starts.attempts) for r in range(starts.workers)}
-    codes = [event.code for _, event in history.of(DriverExited)]
+    codes = [event.code for _, event in history.select_events(DriverExited)]
     say(f"{what}: {len(started)} started, codes {codes}")
-    if any(True for _ in history.of(DeadlinePassed)):
+    if any(True for _ in history.select_events(DeadlinePassed)):
         tally.violated(STUCK, f"{what}: {len(started)} came until the deadline")
     elif started != wanted:
         tally.violated(LOST, f"{what}: {sorted(started ^ wanted)[:5]}")

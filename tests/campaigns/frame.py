@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import SystemClock, elapsed_seconds
 
 ROOT = Path(__file__).parents[2]
 PROCESSES, FILES, TRACEBACKS = "processes left", "files left", "tracebacks"
@@ -59,7 +59,7 @@ class Tally:
         if self.skipped:
             return f"{self.name}: skipped: {self.skipped}"
         counts = Counter(kind for kind, _ in self.violations)
-        minutes = seconds_since(self.began_ns, CLOCK) / 60
+        minutes = elapsed_seconds(self.began_ns, CLOCK) / 60
         parts = [
             ", ".join([f"{self.tries:,} tries", *self._figures()]),
             ", ".join(f"{counts[kind]} {kind}" for kind in (*KINDS, *self.others)),

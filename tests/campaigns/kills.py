@@ -21,7 +21,7 @@ import psutil
 
 from chaos.check.judge import judge
 from chaos.errors import ChaosError
-from chaos.harness import recorded
+from chaos.harness import load_recorded_history
 from chaos.preflight.verdict import EXIT
 from chaos.run.directory import RunDirectory
 from tests.campaigns.commands import (
@@ -383,7 +383,7 @@ class _Try:
         try:
             directory = RunDirectory(folder)
             plan, baseline = directory.load_plan(), directory.load_baseline()
-            status = judge(plan, recorded(directory), baseline).status
+            status = judge(plan, load_recorded_history(directory), baseline).status
         except ChaosError:
             self.tally.figures["folders refused"] += 1
             return

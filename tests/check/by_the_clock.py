@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import structs
 
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from tests.check.story import Story, loss
 from tests.check.tamper import rows
 from tests.check.watching import components, inputs
@@ -21,13 +21,13 @@ def by_the_clock(story: Story, lengths: Sequence[int]) -> History:
     head = list(quiet)[:first]
     back = ev.FitReturned(metrics={}, checkpoint=f"checkpoint_0_{len(lengths) - 1}")
     tail = [
-        structs.replace(e, what=back) if isinstance(e.what, ev.FitReturned) else e
+        structs.replace(e, event=back) if isinstance(e.event, ev.FitReturned) else e
         for e in list(quiet)[last:]
-        if not isinstance(e.what, ev.StorageSeen)
+        if not isinstance(e.event, ev.StorageSeen)
     ]
     start_ns = head[-1].time_ns
     middle = [
-        Entry(time_ns=start_ns + EVENT_NS * n, source="worker-1000", seq=n, what=what)
+        JournalEntry(time_ns=start_ns + EVENT_NS * n, source="worker-1000", seq=n, event=what)
         for n, what in enumerate(_epochs(story, lengths), start=1)
     ]
     late_ns = max(middle[-1].time_ns - tail[0].time_ns, 0)

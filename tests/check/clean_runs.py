@@ -6,7 +6,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from chaos.check.prediction_band import Compared, Series, learn
+from chaos.check.prediction_band import BandCounts, Series, learn_intervals
 from chaos.model.bounds import Tolerance
 
 STEPS, RANKS = 60, 2
@@ -57,16 +57,20 @@ def rate(
 def leaves(losses: Losses, allowance: Tolerance) -> bool:
     """Return whether the last run leaves the band of the others somewhere."""
     series = _series(losses[:-1])
-    bands = learn(series, Compared.of([series]))
+    bands = learn_intervals(series, BandCounts.from_series([series]))
     return any(
-        not band.widened(allowance).holds(float(losses[-1][key])) for key, band in bands.items()
+        not band.add_tolerance(allowance).contains(float(losses[-1][key]))
+        for key, band in bands.items()
     )
 
 
 def hidden(losses: Losses) -> float:
     """Return how far a loss can be off within the band, in spreads of clean runs; the median."""
     series = _series(losses)
-    halves = [band.half for band in learn(series, Compared.of([series])).values()]
+    halves = [
+        band.half_width
+        for band in learn_intervals(series, BandCounts.from_series([series])).values()
+    ]
     return float(np.median(halves) / losses.std(axis=0, ddof=1).mean())
 
 

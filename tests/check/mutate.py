@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from tests.check.tamper import changed, later, restored_wrong, rows, shifted, told, without
 
 
@@ -27,7 +27,7 @@ def second_of_rank_0(event: ev.WorkerStarted | ev.StepDone) -> bool:
 
 def resumed_at(history: History) -> int:
     """Return the epoch that attempt 1 goes on with, from a checkpoint of the one before."""
-    epochs = [e.epoch for _, e in history.of(ev.WorkerStarted) if e.attempt == 1]
+    epochs = [e.epoch for _, e in history.select_events(ev.WorkerStarted) if e.attempt == 1]
     if not epochs or epochs[0] == 0:
         raise NoPlaceError
     return epochs[0]
@@ -41,7 +41,7 @@ def reported_before(history: History) -> None:
 
 def last_place(history: History) -> tuple[int, int]:
     """Return the last epoch, and its last step."""
-    return max((e.epoch, e.step) for _, e in history.of(ev.StepDone))
+    return max((e.epoch, e.step) for _, e in history.select_events(ev.StepDone))
 
 
 def later_epoch(history: History) -> tuple[int, int]:
@@ -54,8 +54,8 @@ def later_epoch(history: History) -> tuple[int, int]:
 
 def after(history: History, number: int, *events: ev.AnyEvent) -> History:
     """Return the history with more events after one of its own, at the same time."""
-    more = [msgspec.structs.replace(history[number], what=event) for event in events]
-    entries: list[Entry] = list(history)
+    more = [msgspec.structs.replace(history[number], event=event) for event in events]
+    entries: list[JournalEntry] = list(history)
     return History([*entries[: number + 1], *more, *entries[number + 1 :]])
 
 
@@ -69,8 +69,14 @@ def handed(history: History, checkpoint: str | None, *, to_all: bool = True) -> 
 
 
 def handed_an_older_one(history: History) -> History:
-    saved = [e.checkpoint for _, e in history.of(ev.Committed) if e.attempt == 0 and e.checkpoint]
-    newest = next(e.checkpoint for _, e in history.of(ev.WorkerStarted) if e.attempt == 1)
+    saved = [
+        e.checkpoint
+        for _, e in history.select_events(ev.Committed)
+        if e.attempt == 0 and e.checkpoint
+    ]
+    newest = next(
+        e.checkpoint for _, e in history.select_events(ev.WorkerStarted) if e.attempt == 1
+    )
     if newest not in saved[1:]:
         raise NoPlaceError
     older = saved[saved.index(newest) - 1]
@@ -91,7 +97,7 @@ def swallowed(history: History) -> History:
 
 def one_more(history: History) -> History:
     epoch, (_, steps) = resumed_at(history), last_place(history)
-    first = next(e for _, e in history.of(ev.StepDone) if second_of_rank_0(e))
+    first = next(e for _, e in history.select_events(ev.StepDone) if second_of_rank_0(e))
     extra = ev.StepDone(attempt=1, rank=0, epoch=epoch, step=steps + 1, losses=first.losses)
     return told(history, extra)
 
@@ -114,7 +120,7 @@ def without_a_later_step(history: History) -> History:
 def overtrained(history: History) -> History:
     """Tell of more steps between two commits than the job makes, all of them lost."""
     number = rows(history, ev.StepDone, lambda e: e.attempt == 0)[-1]
-    done = history[number].what
+    done = history[number].event
     assert isinstance(done, ev.StepDone)
     if done.epoch != resumed_at(history):
         raise NoPlaceError
@@ -139,7 +145,7 @@ def lost_momentum(history: History) -> History:
 
 def copied_generator(history: History) -> History:
     def of_rank_0(seen: ev.StateSeen) -> ev.Component:
-        for _, other in history.of(ev.StateSeen):
+        for _, other in history.select_events(ev.StateSeen):
             place = (other.attempt, other.epoch, other.step, other.moment)
             if other.rank == 0 and place == (seen.attempt, seen.epoch, seen.step, seen.moment):
                 return next(part for part in other.components if part.name == "rng.torch")
@@ -162,7 +168,7 @@ def fed(history: History, epoch: int, of: int, steps: dict[int, int]) -> History
     """Return that steps of an epoch were given the inputs of those of another one."""
 
     def given(done: ev.StepDone) -> ev.Inputs | None:
-        for _, other in history.of(ev.StepDone):
+        for _, other in history.select_events(ev.StepDone):
             if (other.rank, other.epoch, other.step) == (done.rank, of, steps[done.step]):
                 return other.inputs
         raise AssertionError
@@ -256,7 +262,9 @@ def damaged(history: History) -> History:
 
 def retired(history: History) -> History:
     """Remove the checkpoint that the run goes on from, as soon as it is committed."""
-    newest = next(e.checkpoint for _, e in history.of(ev.WorkerStarted) if e.attempt == 1)
+    newest = next(
+        e.checkpoint for _, e in history.select_events(ev.WorkerStarted) if e.attempt == 1
+    )
     if newest is None:
         raise NoPlaceError
     gone = ev.CheckpointDeleted(attempt=0, checkpoint=newest)
@@ -274,14 +282,14 @@ def zombie(history: History) -> History:
 
 def fewer_workers(history: History) -> History:
     (number,) = rows(history, ev.WorkerGroupStarted, second)
-    opened = history[number].what
+    opened = history[number].event
     assert isinstance(opened, ev.WorkerGroupStarted)
     return changed(history, ev.WorkerGroupStarted, second, workers=opened.workers[:-1])
 
 
 def on_a_doomed_node(history: History) -> History:
     """Open the next group while the node that is to go still stands, and on it."""
-    number, notice = next(history.of(ev.NoticeGiven), (None, None))
+    number, notice = next(history.select_events(ev.NoticeGiven), (None, None))
     if number is None or notice is None:
         raise NoPlaceError
     place = ev.WorkerPlace(rank=0, pid=7, node_id=notice.node_id, node_ip="::1")

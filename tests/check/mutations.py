@@ -13,7 +13,7 @@ from tests.check.tamper import changed, told, without
 
 Mutation = Callable[[History], History]
 
-_LEFT = ev.Leftover(kind="process", what="pid 9")
+_LEFT = ev.Leftover(kind="process", name="pid 9")
 _ANOTHER = ev.WorkerGroupStarted(attempt=2, workers=())
 
 BROKEN: dict[str, tuple[Mutation, str]] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 
 MS = 1_000_000
 
@@ -16,7 +16,7 @@ MS = 1_000_000
 def history_of(*events: ev.AnyEvent, source: str = "worker-1000") -> History:
     """Return the history of these events, one process's own, a nanosecond apart."""
     return History(
-        [Entry(time_ns=n, source=source, seq=n, what=what) for n, what in enumerate(events)]
+        [JournalEntry(time_ns=n, source=source, seq=n, event=what) for n, what in enumerate(events)]
     )
 
 
@@ -29,13 +29,15 @@ class Scribe:
     attempt: int = -1
     epoch: int = 0
     step: int = 0
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[JournalEntry] = field(default_factory=list)
 
     def say(self, source: str, *events: ev.AnyEvent, ms: float = 1) -> None:
         for event in events:
             self.now_ns += int(ms * MS)
             seq = len(self.entries)
-            self.entries.append(Entry(time_ns=self.now_ns, source=source, seq=seq, what=event))
+            self.entries.append(
+                JournalEntry(time_ns=self.now_ns, source=source, seq=seq, event=event)
+            )
 
     def pid(self, rank: int) -> int:
         return 1000 * (self.attempt + 1) + rank

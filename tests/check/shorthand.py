@@ -224,7 +224,7 @@ class _Telling(Scribe):
         self.each(ev.FileRenamed, **self.place, path=path, to=to)
 
     def on_remove(self, of: str, number: int | None) -> None:
-        self.each(ev.FileTouched, **self.place, how="removing", path=of)
+        self.each(ev.FileTouched, **self.place, operation="removing", path=of)
 
     def on_copy(self, of: str, number: int | None) -> None:
         path, _, to = of.partition(">")
@@ -310,7 +310,7 @@ class _Telling(Scribe):
         self.each(ev.TrainFnEnded, [int(of)], epoch=self.epoch, step=0)
 
     def on_left(self, of: str, number: int | None) -> None:
-        self.say("harness", ev.Leftover(kind="process", what="pid 7"))
+        self.say("harness", ev.Leftover(kind="process", name="pid 7"))
 
     def on_trial(self, of: str, number: int | None) -> None:
         self.has_others = True

@@ -13,7 +13,7 @@ from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, FailureBudget, Job, Limits
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep
@@ -311,7 +311,7 @@ class _Run(Scribe):
                 saved_epoch=epoch,
                 saved_step=self.story.steps,
             )
-            moved = ev.Repositioned(**mine, epoch=self.resume_at, step=0, by="state")
+            moved = ev.Repositioned(**mine, epoch=self.resume_at, step=0, evidence="state")
             self.worker(rank, loaded, moved)
 
     # -- what is done to it --------------------------------------------------------------------
@@ -358,10 +358,10 @@ class _Run(Scribe):
         self.countdown = None
         return False
 
-    def _due_now(self, entry: Entry) -> Entry:
-        if isinstance(entry.what, ev.NoticeGiven) and entry.what.op == self.noticed:
-            due = msgspec.structs.replace(entry.what, deadline_ns=self.now_ns - MS // 2)
-            return msgspec.structs.replace(entry, what=due)
+    def _due_now(self, entry: JournalEntry) -> JournalEntry:
+        if isinstance(entry.event, ev.NoticeGiven) and entry.event.op == self.noticed:
+            due = msgspec.structs.replace(entry.event, deadline_ns=self.now_ns - MS // 2)
+            return msgspec.structs.replace(entry, event=due)
         return entry
 
     def charge(self, budget: Literal["failures", "preemptions"]) -> None:

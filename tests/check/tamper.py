@@ -7,7 +7,7 @@ import msgspec
 
 from chaos.check.analysis import RunAnalysis
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.verdict import CheckResult, Verdict
 from tests.check.each import judge_each
 from tests.check.story import Story
@@ -17,7 +17,7 @@ def rows(
     history: History, kind: type[ev.Event], where: Callable[[Any], bool] = lambda _: True
 ) -> list[int]:
     """Return the numbers of the events of a kind."""
-    return [n for n, what in history.of(kind) if where(what)]
+    return [n for n, what in history.select_events(kind) if where(what)]
 
 
 def without(
@@ -39,13 +39,13 @@ def changed(
     return History(list(_changed(history, hit, fields)), torn=history.torn)
 
 
-def _changed(history: History, hit: set[int], fields: dict[str, Any]) -> Iterator[Entry]:
+def _changed(history: History, hit: set[int], fields: dict[str, Any]) -> Iterator[JournalEntry]:
     for number, entry in enumerate(history):
         if number not in hit:
             yield entry
             continue
-        values = {k: v(entry.what) if callable(v) else v for k, v in fields.items()}
-        yield msgspec.structs.replace(entry, what=msgspec.structs.replace(entry.what, **values))
+        values = {k: v(entry.event) if callable(v) else v for k, v in fields.items()}
+        yield msgspec.structs.replace(entry, event=msgspec.structs.replace(entry.event, **values))
 
 
 def told(history: History, *events: ev.AnyEvent, before: type[ev.Event] = ev.RunEnded) -> History:
@@ -53,7 +53,7 @@ def told(history: History, *events: ev.AnyEvent, before: type[ev.Event] = ev.Run
     at = max(rows(history, before), default=len(history))
     entries = list(history)
     time_ns = entries[at - 1].time_ns if entries else 0
-    more = [Entry(time_ns=time_ns, source="x", seq=n, what=e) for n, e in enumerate(events)]
+    more = [JournalEntry(time_ns=time_ns, source="x", seq=n, event=e) for n, e in enumerate(events)]
     return History(entries[:at] + more + entries[at:], torn=history.torn)
 
 
@@ -152,7 +152,7 @@ def analysis_of(story: Story, history: History | None = None, **expect: Any) -> 
 def resumed_at(history: History, *, epoch: int, attempt: int) -> History:
     """Return that both ranks of an attempt resumed at the head of an epoch, as their state says."""
     places = (
-        ev.Repositioned(attempt=attempt, rank=rank, epoch=epoch, step=0, by="state")
+        ev.Repositioned(attempt=attempt, rank=rank, epoch=epoch, step=0, evidence="state")
         for rank in (0, 1)
     )
     return told(history, *places)

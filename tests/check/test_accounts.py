@@ -1,6 +1,6 @@
 """Slurm's account of a job's starts, as a note beside what was seen."""
 
-from chaos.check.accounts import notes
+from chaos.check.accounts import describe_job_starts
 from chaos.check.analysis import RunAnalysis
 from chaos.model import event as ev
 from tests.check.scribe import history_of
@@ -20,7 +20,7 @@ def group(attempt: int) -> ev.WorkerGroupStarted:
 
 
 def told(*events: ev.AnyEvent) -> list[str]:
-    return [*notes(RunAnalysis(PLAN, history_of(*events), None))]
+    return [*describe_job_starts(RunAnalysis(PLAN, history_of(*events), None))]
 
 
 def test_each_start_is_told_with_the_attempts_that_were_seen_in_it() -> None:

@@ -60,7 +60,7 @@ def test_a_fit_that_raises_for_it_is_found() -> None:
 
 
 def test_another_result_for_it_is_found() -> None:
-    last = [e for _, e in CLEAN.history().of(ev.Committed)][-1].metrics[0]
+    last = [e for _, e in CLEAN.history().select_events(ev.Committed)][-1].metrics[0]
     reference = changed(CLEAN.baseline(), ev.FitReturned, metrics=last)
     as_due = changed(struck_at_the_end(), ev.FitReturned, metrics=last)
     other = changed(struck_at_the_end(), ev.FitReturned, metrics={**last, "epoch": 0})

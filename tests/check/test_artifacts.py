@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from chaos.check.analysis import RunTables
-from chaos.check.file_contents import unequal_files
+from chaos.check.file_contents import find_unequal_files
 from chaos.check.judge import judge
 from chaos.model import event as ev
-from chaos.model.history import Baseline, Entry, History
+from chaos.model.history import Baseline, History, JournalEntry
 from chaos.model.verdict import Verdict
 from tests.check.shorthand import plan_of, told_in
 from tests.check.tamper import changed, told, without
@@ -172,7 +172,7 @@ def test_a_file_that_is_saved_by_the_clock_may_be_of_another_place() -> None:
 
 def table(history: History, rows: int, *, epoch: int, folder: str = "log") -> History:
     """Tell of a table that the last attempt opened when it began, and left at the end."""
-    last = max(saved.attempt for _, saved in history.of(ev.FileSaved))
+    last = max(saved.attempt for _, saved in history.select_events(ev.FileSaved))
     left = ev.FileWritten(
         attempt=last,
         rank=0,
@@ -184,7 +184,7 @@ def table(history: History, rows: int, *, epoch: int, folder: str = "log") -> Hi
         parts=(part(f"{rows}", name="loss", count=rows),),
     )
     *events, end = history
-    return History([*events, msgspec.structs.replace(end, what=left), end])
+    return History([*events, msgspec.structs.replace(end, event=left), end])
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_a_file_that_is_there_already_is_not_written_again() -> None:
     whole = holding(told_in(f"g {EPOCH} {EPOCH} s s w:m.pt w:n.pt x g<c1 s s u r c ."), right)
     plain = holding(told_in(f"g {EPOCH} {EPOCH} s s w:m.pt w:n.pt u r c ."), right)
     line = f"g {EPOCH} {EPOCH} s s w:m.pt w:n.pt x g<c1 s s u r c ."
-    removed = ev.FileTouched(attempt=0, rank=0, epoch=2, step=2, how="removing", path="n.pt")
+    removed = ev.FileTouched(attempt=0, rank=0, epoch=2, step=2, operation="removing", path="n.pt")
 
     def status(run: History) -> str:
         return str(result(judge(plan_of(line), run, Baseline([plain] * 2))).status)
@@ -255,14 +255,14 @@ def test_a_file_that_is_there_already_is_not_written_again() -> None:
 
 def renamed(history: History, name: str) -> History:
     """Return that each file was written under a name of its own, then put into its place."""
-    found: list[Entry] = []
+    found: list[JournalEntry] = []
     for entry in changed(history, ev.FileSaved, path=f"/x/{name}"):
         found.append(entry)
-        if isinstance(entry.what, ev.FileSaved):
-            who = {"attempt": entry.what.attempt, "rank": entry.what.rank}
-            where = {"epoch": entry.what.epoch, "step": entry.what.step}
+        if isinstance(entry.event, ev.FileSaved):
+            who = {"attempt": entry.event.attempt, "rank": entry.event.rank}
+            where = {"epoch": entry.event.epoch, "step": entry.event.step}
             moved = ev.FileRenamed(**who, **where, path=f"/x/{name}", to="/x/m.pt")
-            found.append(msgspec.structs.replace(entry, what=moved))
+            found.append(msgspec.structs.replace(entry, event=moved))
     return History(found)
 
 
@@ -321,7 +321,7 @@ def test_files_that_two_clean_runs_left_otherwise_are_named_with_their_entries()
         return holding(told_in(PLAIN), lambda _: parts)
 
     def unequal(first: History, other: History) -> dict[str, list[str]]:
-        found = unequal_files(RunTables(first), RunTables(other))
+        found = find_unequal_files(RunTables(first), RunTables(other))
         return {name: list(entries) for name, entries in found.items()}
 
     assert unequal(holds(1, 2), holds(1, 2)) == {}

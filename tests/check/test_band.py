@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.check.judge import judge
-from chaos.check.prediction_band import PROFILES, Compared, Interval, Series, learn, student
+from chaos.check.prediction_band import (
+    PROFILES,
+    BandCounts,
+    Interval,
+    Series,
+    find_student_quantile,
+    learn_intervals,
+)
 from chaos.model import event as ev
 from chaos.model.bounds import Tolerance
 from chaos.model.history import Baseline, History
@@ -32,13 +39,13 @@ def noisy(history: History, seed: int, *, part: float = 1e-3, since: int = 0) ->
     draws = random.Random(seed)
     entries = []
     for entry in history:
-        what = entry.what
+        what = entry.event
         if isinstance(what, ev.StepDone) and what.losses is not None:
             off = draws.gauss(0, part * (1 + what.epoch))
             wrong = 1.05 if since and what.attempt >= since else 1.0
             losses = tuple(float(loss) * (1 + off) * wrong for loss in what.losses)
             what = msgspec.structs.replace(what, losses=losses)
-        entries.append(msgspec.structs.replace(entry, what=what))
+        entries.append(msgspec.structs.replace(entry, event=what))
     return History(entries)
 
 
@@ -133,11 +140,11 @@ def test_a_metric_that_is_mostly_noise_is_left_out_by_name() -> None:
         draws = random.Random(seed)
         entries = []
         for entry in history:
-            what = entry.what
+            what = entry.event
             if isinstance(what, ev.Committed):
                 metrics = tuple({**m, "seconds": draws.uniform(1, 9)} for m in what.metrics)
                 what = msgspec.structs.replace(what, metrics=metrics)
-            entries.append(msgspec.structs.replace(entry, what=what))
+            entries.append(msgspec.structs.replace(entry, event=what))
         return History(entries)
 
     baseline = Baseline([timed(run, seed) for seed, run in enumerate(clean(5).runs)])
@@ -182,19 +189,19 @@ def test_how_many_epochs_are_due_is_not_known_where_clean_runs_differ_in_it(
 # -- the arithmetic ------------------------------------------------------------------------------
 
 FINITE = st.floats(-1e6, 1e6)
-ONE = Compared(numbers=1, windows=1)
+ONE = BandCounts(numbers=1, windows=1)
 
 
 @given(st.lists(st.lists(FINITE, min_size=5, max_size=5), min_size=1, max_size=30))
 def test_every_number_that_was_learnt_from_lies_in_its_band(numbers: list[list[float]]) -> None:
     series: Series = {place: {(place,): values} for place, values in enumerate(numbers)}
 
-    bands = learn(series, Compared.of([series]))
+    bands = learn_intervals(series, BandCounts.from_series([series]))
 
     for place, values in enumerate(numbers):
         band = bands[(place,)]
         slack = Tolerance(absolute=1e-9 * max(1.0, *map(abs, values)))
-        assert all(band.widened(slack).holds(value) for value in values)
+        assert all(band.add_tolerance(slack).contains(value) for value in values)
 
 
 @given(st.lists(FINITE, min_size=2, max_size=6), st.integers(1, 1000), st.integers(1, 1000))
@@ -202,7 +209,7 @@ def test_the_more_is_compared_the_wider_is_the_band(
     values: Sequence[float], few: int, more: int
 ) -> None:
     narrow, wide = (
-        learn({0: {("x",): values}}, Compared(count, count))[("x",)].half
+        learn_intervals({0: {("x",): values}}, BandCounts(count, count))[("x",)].half_width
         for count in sorted((few, few + more))
     )
 
@@ -211,22 +218,22 @@ def test_the_more_is_compared_the_wider_is_the_band(
 
 @given(FINITE, st.integers(2, 6))
 def test_runs_that_agree_leave_no_band(value: float, runs: int) -> None:
-    band = learn({0: {("x",): [value] * runs}}, Compared(10, 10))[("x",)]
+    band = learn_intervals({0: {("x",): [value] * runs}}, BandCounts(10, 10))[("x",)]
 
-    assert band.half <= 1e-9 * max(1.0, abs(value))
+    assert band.half_width <= 1e-9 * max(1.0, abs(value))
 
 
 def test_the_width_of_a_band_follows_from_the_spread_of_its_runs() -> None:
     # Two runs, s = sqrt(2); 63.657 is Student's quantile of one degree, for one false alarm in 100,
     # two-sided.
-    two = learn({0: {("x",): [1.0, 3.0]}}, ONE)[("x",)]
+    two = learn_intervals({0: {("x",): [1.0, 3.0]}}, ONE)[("x",)]
     # Five runs, s = 0.4472; 4.6041 is that of four degrees.
-    five = learn({0: {("x",): [2.0, 2.0, 2.0, 3.0, 2.0]}}, ONE)[("x",)]
+    five = learn_intervals({0: {("x",): [2.0, 2.0, 2.0, 3.0, 2.0]}}, ONE)[("x",)]
 
     assert two.middle == 2.0
-    assert two.half == pytest.approx(63.657 * 2**0.5 * 1.5**0.5, 1e-4)
+    assert two.half_width == pytest.approx(63.657 * 2**0.5 * 1.5**0.5, 1e-4)
     assert five.middle == pytest.approx(2.2)
-    assert five.half == pytest.approx(4.6041 * 0.2**0.5 * 1.2**0.5, 1e-4)
+    assert five.half_width == pytest.approx(4.6041 * 0.2**0.5 * 1.2**0.5, 1e-4)
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 30, 101, 200])
@@ -234,7 +241,9 @@ def test_the_width_of_a_band_follows_from_the_spread_of_its_runs() -> None:
 def test_students_quantiles_are_scipys(degrees: int, tail: float) -> None:
     stats = pytest.importorskip("scipy.stats")
 
-    assert student(tail, degrees) == pytest.approx(float(stats.t.isf(tail, degrees)), 1e-8)
+    assert find_student_quantile(tail, degrees) == pytest.approx(
+        float(stats.t.isf(tail, degrees)), 1e-8
+    )
 
 
 def test_what_all_clean_runs_agree_in_is_not_counted() -> None:
@@ -243,8 +252,8 @@ def test_what_all_clean_runs_agree_in_is_not_counted() -> None:
     }
     still: Series = {0: {("x",): [5.0, 5.0]}}
 
-    assert Compared.of([varying, still]) == Compared(numbers=9, windows=1)
-    assert Compared.of([still]) == ONE
+    assert BandCounts.from_series([varying, still]) == BandCounts(numbers=9, windows=1)
+    assert BandCounts.from_series([still]) == ONE
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -267,23 +276,23 @@ def test_the_spread_is_pooled_over_eight_places_to_either_side() -> None:
     }
     series[9] = {(9,): [1.0, 3.0]}
 
-    bands = learn(series, Compared.of([series]))
+    bands = learn_intervals(series, BandCounts.from_series([series]))
 
-    assert [place for place in range(18) if bands[(place,)].half > 0] == list(range(1, 18))
+    assert [place for place in range(18) if bands[(place,)].half_width > 0] == list(range(1, 18))
 
 
 def test_one_run_has_no_spread() -> None:
     with pytest.raises(ValueError, match="two runs or more"):
-        learn({0: {("x",): [1.0]}}, ONE)
+        learn_intervals({0: {("x",): [1.0]}}, ONE)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_what_is_no_number_is_held_only_by_its_like(value: float) -> None:
-    band = learn({0: {("x",): [value, value]}}, ONE)[("x",)]
+    band = learn_intervals({0: {("x",): [value, value]}}, ONE)[("x",)]
 
-    assert band.holds(value)
-    assert not band.holds(1.0)
-    assert not Interval(1.0, 0.5).holds(value)
+    assert band.contains(value)
+    assert not band.contains(1.0)
+    assert not Interval(1.0, 0.5).contains(value)
 
 
 ANY = st.one_of(FINITE, st.sampled_from([float("nan"), float("inf"), float("-inf")]))
@@ -296,17 +305,21 @@ def test_a_band_does_not_depend_on_which_run_came_first(
     turned = data.draw(st.permutations(values))
 
     one, other = (
-        learn({0: {("x",): v}, 1: {("y",): beside}}, Compared(2, 1)) for v in (values, turned)
+        learn_intervals({0: {("x",): v}, 1: {("y",): beside}}, BandCounts(2, 1))
+        for v in (values, turned)
     )
 
     for key, band in one.items():
-        assert (repr(other[key].middle), other[key].half) == (repr(band.middle), band.half)
-        assert other[key].odd == band.odd
+        assert (repr(other[key].middle), other[key].half_width) == (
+            repr(band.middle),
+            band.half_width,
+        )
+        assert other[key].special_values == band.special_values
 
 
 @given(st.lists(ANY, min_size=2, max_size=6))
 def test_what_any_run_was_is_in_its_band_number_or_not(values: list[float]) -> None:
-    band = learn({0: {("x",): values}}, ONE)[("x",)]
+    band = learn_intervals({0: {("x",): values}}, ONE)[("x",)]
 
     slack = Tolerance(absolute=1e-9 * max([1.0, *(abs(v) for v in values if abs(v) <= 1e6)]))
-    assert all(band.widened(slack).holds(value) for value in values)
+    assert all(band.add_tolerance(slack).contains(value) for value in values)

@@ -7,7 +7,7 @@ import pytest
 
 from chaos.check.judge import judge
 from chaos.model import event as ev
-from chaos.model.history import Baseline, Entry, History
+from chaos.model.history import Baseline, History, JournalEntry
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from tests.check.tamper import without
@@ -18,20 +18,20 @@ RUN, CLEAN, OTHER = "11", "22", "33"
 
 def recorded(history: History, token: str | None, *, counted: bool = True) -> History:
     """Return a history as journals tell it: each opens with the run's token and has its numbers."""
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     lines: dict[str, int] = {}
     for entry in history:
-        if entry.source not in lines and not isinstance(entry.what, ev.JournalOpened):
+        if entry.source not in lines and not isinstance(entry.event, ev.JournalOpened):
             opened = ev.JournalOpened(role="worker", host="box", pid=1, wall_ns=1, token=token)
-            entries.append(msgspec.structs.replace(entry, seq=0, what=opened))
+            entries.append(msgspec.structs.replace(entry, seq=0, event=opened))
             lines[entry.source] = 1
-        what = entry.what
+        what = entry.event
         if isinstance(what, ev.JournalOpened):
             what = msgspec.structs.replace(what, token=token)
         if isinstance(what, ev.RunEnded) and counted:
             what = msgspec.structs.replace(what, lines=dict(lines))
         number = lines.get(entry.source, 0)
-        entries.append(msgspec.structs.replace(entry, seq=number, what=what))
+        entries.append(msgspec.structs.replace(entry, seq=number, event=what))
         lines[entry.source] = number + 1
     return History(entries)
 
@@ -92,17 +92,17 @@ def test_what_a_killed_worker_did_not_write_is_no_hole() -> None:
     ended = [
         msgspec.structs.replace(
             entry,
-            what=msgspec.structs.replace(
-                entry.what, lines={**entry.what.lines, "worker-0-1": number}
+            event=msgspec.structs.replace(
+                entry.event, lines={**entry.event.lines, "worker-0-1": number}
             ),
         )
-        if isinstance(entry.what, ev.RunEnded)
+        if isinstance(entry.event, ev.RunEnded)
         else entry
         for n, entry in enumerate(OURS)
         if n != last
     ]
 
-    assert History(ended).missing == {}
+    assert History(ended).missing_lines == {}
 
 
 # -- what does not -----------------------------------------------------------------------------
@@ -216,9 +216,9 @@ def test_a_hole_in_a_journal_accuses_nobody_and_clears_nobody(
 
 
 def test_a_plan_that_was_changed_after_the_run_had_begun_leads_to_no_verdict() -> None:
-    started = next(entry for entry in OURS if isinstance(entry.what, ev.RunStarted))
-    what = msgspec.structs.replace(started.what, plan="0a")
-    told = History([msgspec.structs.replace(e, what=what) if e is started else e for e in OURS])
+    started = next(entry for entry in OURS if isinstance(entry.event, ev.RunStarted))
+    what = msgspec.structs.replace(started.event, plan="0a")
+    told = History([msgspec.structs.replace(e, event=what) if e is started else e for e in OURS])
     as_it_was, changed = (plan().model_copy(update={"digest": digest}) for digest in ("0a", "0b"))
 
     assert judge(as_it_was, told, BASELINE).status == "pass"

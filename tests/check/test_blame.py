@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.check.blame import blamed
+from chaos.check.blame import find_blame
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.verdict import Verdict
@@ -96,7 +96,7 @@ def test_what_an_optimizer_forgot_is_one_cause() -> None:
     analysis = analysis_of(KILLED)
     verdict = type(analysis)(analysis.plan, history, two(KILLED.baseline()))
 
-    (cause,) = blamed(verdict, verdict.restarts[0]).causes
+    (cause,) = find_blame(verdict, verdict.restarts[0]).causes
     assert {row.component for row in cause.rows} == {"optimizer.momentum_buffer", "optimizer.step"}
 
 
@@ -155,7 +155,7 @@ def test_where_nothing_that_lasts_was_looked_at_what_was_lost_is_a_finding() -> 
     analysis = analysis_of(KILLED, no_model(wrong("optimizer.momentum_buffer")))
     analysis = type(analysis)(analysis.plan, analysis.history, no_model(KILLED.baseline()))
 
-    assert [c.rows[0].component for c in blamed(analysis, analysis.restarts[0]).causes] == [
+    assert [c.rows[0].component for c in find_blame(analysis, analysis.restarts[0]).causes] == [
         "optimizer.momentum_buffer"
     ]
 
@@ -250,7 +250,7 @@ def test_what_was_shifted_late_is_still_explained_by_a_schedule() -> None:
 def test_a_schedule_that_moved_nothing_yet_and_was_saved_wrong_is_a_finding() -> None:
     def saves(history: History, *, lost: bool) -> History:
         entries = list(history)
-        for number, done in reversed(list(history.of(ev.ReportBegun))):
+        for number, done in reversed(list(history.select_events(ev.ReportBegun))):
             count = 1 + done.epoch - 2 * (lost and done.attempt > 0)
             place: dict[str, Any] = {
                 "attempt": done.attempt,
@@ -264,8 +264,8 @@ def test_a_schedule_that_moved_nothing_yet_and_was_saved_wrong_is_a_finding() ->
             )
             mine = entries[number]
             entries[number:number] = [
-                msgspec.structs.replace(mine, what=begun),
-                msgspec.structs.replace(mine, what=saved),
+                msgspec.structs.replace(mine, event=begun),
+                msgspec.structs.replace(mine, event=saved),
             ]
         return History(entries)
 
@@ -285,7 +285,7 @@ def without_ends(history: History, *, drawn: bool | None) -> History:
     """
     entries = []
     for entry in history:
-        what = entry.what
+        what = entry.event
         if isinstance(what, ev.StateSeen) and what.moment == "left":
             continue
         entries.append(entry)
@@ -298,7 +298,7 @@ def without_ends(history: History, *, drawn: bool | None) -> History:
                 step=2,
                 digests={"rng.torch": "another" if drawn else at_entry},
             )
-            entries.append(msgspec.structs.replace(entry, what=seen))
+            entries.append(msgspec.structs.replace(entry, event=seen))
     return History(entries)
 
 

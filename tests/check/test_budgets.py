@@ -9,7 +9,7 @@ from chaos.faults.kill_driver import KillDriver
 from chaos.model import event as ev
 from chaos.model.bounds import Charges
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Op, Plan
 from chaos.model.scenario import FailureBudget
 from chaos.model.verdict import CheckResult
@@ -30,7 +30,9 @@ def called(**settings: Any) -> ev.FitCalled:
 
 
 def calling(history: History, *, at: int = 0, **settings: Any) -> History:
-    entry = Entry(time_ns=history[at].time_ns, source="driver", seq=at, what=called(**settings))
+    entry = JournalEntry(
+        time_ns=history[at].time_ns, source="driver", seq=at, event=called(**settings)
+    )
     return History([*history.entries[:at], entry, *history.entries[at:]])
 
 
@@ -130,7 +132,7 @@ def test_what_a_controller_decides_after_its_driver_was_killed_charges_nothing()
     line = "g s s r c s x g<c0 s s r c ."
     plan = plan_of(line, charges=Charges(failures=0))
     at = plan.ops[0].at
-    driver = Op.of(0, FaultEntry(at=at, kill_driver=KillDriver()))
+    driver = Op.from_entry(0, FaultEntry(at=at, kill_driver=KillDriver()))
 
     def status(plan: Plan, history: History) -> str:
         results = judge_each(plan, history, told_in(PLAIN)).results

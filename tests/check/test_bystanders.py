@@ -105,7 +105,7 @@ def test_losses_that_may_differ_are_not_compared() -> None:
 
 
 def test_in_the_baseline_each_trial_is_its_own_measure() -> None:
-    plan = STRUCK.plan().baseline()
+    plan = STRUCK.plan().build_baseline_plan()
     plan = plan.model_copy(update={"job": plan.job.model_copy(update={"trial": 0})})
     tune = ExperimentEnded(trials=2)
     right, wrong = (told(STRUCK.baseline(), tune, seen) for seen in (beside(), beside(attempts=2)))

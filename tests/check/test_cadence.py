@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from chaos.check.cadence import describe_other_cadences
+from chaos.check.cadence import describe_cadence_changes
 from chaos.check.judge import judge
 from chaos.check.steps import Step
 from chaos.model import event as ev
@@ -34,7 +34,7 @@ def told(run: str, *, baseline: str, first: int = 3, main: str = "") -> list[str
     whole = loop(f"bbbs{baseline}")
     optimizers = Counter(step.done.optimizer for step in whole)
     made = loop(run, first=first, main=main)
-    return list(describe_other_cadences(made, whole[4:], optimizers, whole[:4]))
+    return list(describe_cadence_changes(made, whole[4:], optimizers, whole[:4]))
 
 
 def test_an_optimizer_that_steps_after_other_batches_is_named_with_them() -> None:

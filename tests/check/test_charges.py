@@ -25,8 +25,12 @@ def test_a_start_may_time_out_where_one_of_the_strikes_took_a_node(
 ) -> None:
     story = Story((Strike(2, 3, 1), Strike(2, 3, 0, kind=other)))
     history = KILLED.history()
-    invoked = [event for _, event in changed(history, ev.FaultInvoked, op=1).of(ev.FaultInvoked)]
-    ended = [event for _, event in changed(history, ev.FaultEnded, op=1).of(ev.FaultEnded)]
+    invoked = [
+        event for _, event in changed(history, ev.FaultInvoked, op=1).select_events(ev.FaultInvoked)
+    ]
+    ended = [
+        event for _, event in changed(history, ev.FaultEnded, op=1).select_events(ev.FaultEnded)
+    ]
     waited = ev.FailureDecided(
         attempt=0,
         decision=decision,  # type: ignore[arg-type]
@@ -41,7 +45,7 @@ def test_a_start_may_time_out_where_one_of_the_strikes_took_a_node(
 
 
 def test_a_second_charge_is_found_after_a_failure_of_rays_controller() -> None:
-    (charge,) = [event for _, event in KILLED.history().of(ev.FailureDecided)]
+    (charge,) = [event for _, event in KILLED.history().select_events(ev.FailureDecided)]
     controllers = ev.FailureDecided(
         attempt=0, decision="RETRY", charged="controller", error="E", errors={}
     )

@@ -3,8 +3,8 @@
 import msgspec
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.census import Candidate
-from chaos.check.code_lines import belongs, lines_of_values
+from chaos.check.census import CensusDifference
+from chaos.check.code_lines import describe_save_contents, find_value_lines
 from chaos.check.judge import judge, judge_analysis
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History
@@ -23,7 +23,7 @@ NAMES = ev.NamesGiven(
 def named(history: History) -> History:
     """Return a history in which the job's lines are known."""
     entries = list(history)
-    entries.insert(1, type(entries[0])(time_ns=entries[1].time_ns, source="x", seq=0, what=NAMES))
+    entries.insert(1, type(entries[0])(time_ns=entries[1].time_ns, source="x", seq=0, event=NAMES))
     return History(entries)
 
 
@@ -61,10 +61,12 @@ def test_a_run_that_is_right_has_no_lines() -> None:
 
 def test_values_have_the_line_of_what_holds_them_and_share_it() -> None:
     analysis = RunAnalysis(KILLED.plan(), named(KILLED.history()), Baseline([KILLED.baseline()]))
-    values = [Candidate(path, "", "", is_first=True) for path in ("kl.value", "kl.count", "gone")]
+    values = [
+        CensusDifference(path, "", "", is_initial=True) for path in ("kl.value", "kl.count", "gone")
+    ]
     before = [line("made", "opt", part="optimizer"), line("read")]
 
-    made, read = lines_of_values(analysis, values, before)
+    made, read = find_value_lines(analysis, values, before)
 
     assert (made.names, made.line, made.part) == (("kl.value", "kl.count"), 2, "")
     assert read.role == "read"
@@ -79,17 +81,20 @@ def line(role: str, *names: str, part: str = "") -> JobLine:
 def test_what_belongs_in_a_save_is_said_with_the_lines() -> None:
     part = line("made", "opt", part="optimizer")
 
-    assert belongs([part, line("saved"), line("read")]) == (
+    assert describe_save_contents([part, line("saved"), line("read")]) == (
         "`opt.state_dict()` belongs in what t.py:7 saves, and `load_state_dict` takes it after "
         "t.py:7"
     )
-    assert belongs([line("made", "a.x", "a.y"), line("saved"), line("read")]) == (
+    assert describe_save_contents([line("made", "a.x", "a.y"), line("saved"), line("read")]) == (
         "`a.x` and `a.y` belong in what t.py:7 saves, and the job sets them again after t.py:7"
     )
-    assert belongs([part, line("saved")]) == "`opt.state_dict()` belongs in what t.py:7 saves"
-    assert not belongs([part])
-    assert not belongs([line("saved"), line("read")])
-    assert not belongs([])
+    assert (
+        describe_save_contents([part, line("saved")])
+        == "`opt.state_dict()` belongs in what t.py:7 saves"
+    )
+    assert not describe_save_contents([part])
+    assert not describe_save_contents([line("saved"), line("read")])
+    assert not describe_save_contents([])
 
 
 def test_a_verdict_with_lines_is_the_same_from_a_file() -> None:

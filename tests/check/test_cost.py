@@ -23,7 +23,7 @@ KILLED = Story((Strike(2, 3, 1),))
 PREEMPTED = Story((Strike(1, 2, 1, kind="preempt_node"),))
 LATE = Story((Strike(3, 5, 1, kind="preempt_node", drift=99),))
 CHECKS = ("leftovers", "retry-budget", "attempts", "recovery", "lost-work")
-DIRECTORY = ev.Leftover(kind="checkpoint_directory", what="checkpoint_x")
+DIRECTORY = ev.Leftover(kind="checkpoint_directory", name="checkpoint_x")
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -37,7 +37,7 @@ def test_a_right_restart_costs_what_it_may(check: str, story: Story) -> None:
 
 @pytest.mark.parametrize("kind", ["process", "placement_group", "actor"])
 def test_what_outlives_the_run_is_named(kind: str) -> None:
-    history = told(KILLED.history(), ev.Leftover(kind=kind, what="pid 7"))  # type: ignore[arg-type]
+    history = told(KILLED.history(), ev.Leftover(kind=kind, name="pid 7"))  # type: ignore[arg-type]
 
     verdict = verdict_on(KILLED, history)
 
@@ -72,7 +72,7 @@ def test_a_fault_of_which_nobody_knows_what_it_did_may_leave_a_directory() -> No
     "end", [ev.DeadlinePassed(limit_s=240), ev.RunEnded(interrupted=True)], ids=str
 )
 def test_a_run_that_we_ended_had_no_chance_to_clean_up(end: ev.AnyEvent) -> None:
-    left = told(KILLED.history(), ev.Leftover(kind="actor", what="PlacementGroupCleaner"))
+    left = told(KILLED.history(), ev.Leftover(kind="actor", name="PlacementGroupCleaner"))
     history = told(without(left, ev.RunEnded), end)
 
     assert result_on("leftovers", KILLED, history).status == "inconclusive"
@@ -104,8 +104,12 @@ def test_a_charge_to_the_wrong_budget_is_named(story: Story, charged: str, words
 def test_a_preemption_that_hits_an_attempt_together_with_a_kill_wins() -> None:
     one, other = Strike(1, 3, 1, kind="preempt_node", drift=1), Strike(1, 3, 0)
     history = Story((one,)).history()
-    invoked = [event for _, event in changed(history, ev.FaultInvoked, op=1).of(ev.FaultInvoked)]
-    ended = [event for _, event in changed(history, ev.FaultEnded, op=1).of(ev.FaultEnded)]
+    invoked = [
+        event for _, event in changed(history, ev.FaultInvoked, op=1).select_events(ev.FaultInvoked)
+    ]
+    ended = [
+        event for _, event in changed(history, ev.FaultEnded, op=1).select_events(ev.FaultEnded)
+    ]
 
     result = result_on("retry-budget", Story((one, other)), told(history, *invoked, *ended))
 
@@ -114,7 +118,7 @@ def test_a_preemption_that_hits_an_attempt_together_with_a_kill_wins() -> None:
 
 def test_a_node_that_nobody_uses_any_more_costs_nothing_when_it_is_lost() -> None:
     story = Story((Strike(1, 2, 1, kind="preempt_node"), Strike(2, 1, 0)))
-    notice, kill = [n for n, _ in story.history().of(ev.FaultInvoked)]
+    notice, kill = [n for n, _ in story.history().select_events(ev.FaultInvoked)]
     assert notice < kill
     history = changed(
         story.history(),
@@ -124,7 +128,7 @@ def test_a_node_that_nobody_uses_any_more_costs_nothing_when_it_is_lost() -> Non
 
     history = changed(history, ev.FailureDecided, lambda e: e.attempt == 0, charged="failures")
 
-    assert analysis_of(story, history).injections[0].hit is None
+    assert analysis_of(story, history).injections[0].hit_attempt is None
 
 
 def test_a_failure_that_nobody_caused_is_named() -> None:
@@ -139,7 +143,7 @@ def test_a_failure_that_nobody_caused_is_named() -> None:
 
 
 def test_a_fault_that_is_charged_twice_is_named() -> None:
-    (charge,) = [event for _, event in KILLED.history().of(ev.FailureDecided)]
+    (charge,) = [event for _, event in KILLED.history().select_events(ev.FailureDecided)]
 
     assert (
         "a second time" in result_on("retry-budget", KILLED, told(KILLED.history(), charge)).summary

@@ -4,13 +4,13 @@ import pytest
 
 from chaos.check.epochs import EPOCHS
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.verdict import CheckResult
 from tests.check.story import Story, Strike
 from tests.check.tamper import result_on, rows, told
 
 KILLED = Story((Strike(2, 3, 1),))
-BEGAN = ev.DependentSeen(script="evaluate.sbatch", after="afterok", began=True)
+BEGAN = ev.DependentSeen(script="evaluate.sbatch", dependency_kind="afterok", began=True)
 
 
 def judged(history: History) -> CheckResult:
@@ -21,7 +21,7 @@ def after_commit(epoch: int) -> History:
     """Return the history of a job whose dependent began once an epoch was committed."""
     history = KILLED.history()
     at = max(rows(history, ev.Committed, lambda e: e.epoch == epoch)) + 1
-    seen = Entry(time_ns=history[at - 1].time_ns, source="harness-2", seq=0, what=BEGAN)
+    seen = JournalEntry(time_ns=history[at - 1].time_ns, source="harness-2", seq=0, event=BEGAN)
     entries = list(history)
     return History([*entries[:at], seen, *entries[at:]])
 
@@ -32,7 +32,10 @@ def test_a_dependent_that_begins_when_the_job_has_ended_is_right() -> None:
 
 def test_a_dependent_that_never_begins_is_no_finding() -> None:
     held = ev.DependentSeen(
-        script="evaluate.sbatch", after="afterok", began=False, reason="DependencyNeverSatisfied"
+        script="evaluate.sbatch",
+        dependency_kind="afterok",
+        began=False,
+        reason="DependencyNeverSatisfied",
     )
 
     assert judged(told(KILLED.history(), held)).status == "pass"

@@ -5,7 +5,7 @@ import pytest
 from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.diagnosis import Resume
-from chaos.model.events.state import group_of
+from chaos.model.events.state import find_group
 from chaos.model.history import History
 from tests.check.parts import KILLED, TWICE
 from tests.check.tamper import changed, restored_wrong, shifted, verdict_on
@@ -101,4 +101,4 @@ def test_that_an_optimizer_has_state_is_shown_where_nothing_else_tells_it() -> N
     ],
 )
 def test_every_component_belongs_to_a_group(name: str, group: str) -> None:
-    assert group_of(name) == group
+    assert find_group(name) == group

@@ -120,7 +120,7 @@ def hung(history: History) -> History:
     over = max(rows(history, ev.StepDone, lambda e: e.attempt == 0))
     last = {*rows(history, ev.DriverExited), *rows(history, ev.RunEnded)}
     kept = [e for n, e in enumerate(history) if n <= over or n in last]
-    lost = [e for _, e in history.of(ev.FaultEnded)]
+    lost = [e for _, e in history.select_events(ev.FaultEnded)]
     return told(later(History(kept), over, by_s=20), *lost)
 
 
@@ -136,7 +136,7 @@ def test_a_run_that_is_over_before_the_deadline_does_not_stand_still() -> None:
 def test_what_is_done_after_the_deadline_does_not_excuse_the_wait_before_it() -> None:
     history = standing_still(SOON, 10)
     (decided,) = rows(history, ev.FailureDecided)
-    step = next(e for _, e in history.of(ev.StepDone))
+    step = next(e for _, e in history.select_events(ev.StepDone))
 
     late = told(history, step, before=ev.FitReturned)
 
@@ -148,13 +148,13 @@ def test_a_file_that_is_written_is_a_sign_of_life() -> None:
     story = Story(SOON.strikes, files=True)
     history = story.history()
     last = rows(history, ev.StepDone, lambda e: e.attempt == 0)[-1]
-    saved = next(entry for entry in history if isinstance(entry.what, ev.FileSaved))
+    saved = next(entry for entry in history if isinstance(entry.event, ev.FileSaved))
     moved = list(later(history, last, by_s=10))
     told_late = type(saved)(
         time_ns=moved[last + 1].time_ns - 1_000_000,
         source=saved.source,
         seq=saved.seq,
-        what=saved.what,
+        event=saved.event,
     )
     with_save = due_when_lost(History([*moved[: last + 1], told_late, *moved[last + 1 :]]))
 
@@ -261,7 +261,7 @@ def test_a_group_on_another_node_is_no_new_work_on_this_one() -> None:
         time_ns=entries[notice].time_ns + 1,
         source="controller-9",
         seq=0,
-        what=ev.WorkerGroupStarted(attempt=1, workers=places),
+        event=ev.WorkerGroupStarted(attempt=1, workers=places),
     )
     moved = History([*entries[: notice + 1], entry, *entries[notice + 1 : opened]])
 
@@ -279,16 +279,21 @@ def by_platform(story: Story, *, heard: bool) -> History:
     """Return that a platform announced and took the node, with a drain that Ray heard of or not."""
     history = story.history()
     (invoked,), (lost,) = rows(history, ev.FaultInvoked), rows(history, ev.FaultEnded)
-    node = next(e.node_id for _, e in history.of(ev.FaultInvoked))
+    node = next(e.node_id for _, e in history.select_events(ev.FaultInvoked))
     announced = ev.NodeReclaimed(
-        node_id=node, machine="7", by="local", seen="for real", stage="announced", notice_s=9
+        node_id=node,
+        machine="7",
+        platform="local",
+        verified_against="for real",
+        stage="announced",
+        notice_s=9,
     )
     gone = replace(announced, stage="gone", notice_s=None)
     entries = [
         *history.entries[: invoked + 1],
-        replace(history[invoked], what=announced),
+        replace(history[invoked], event=announced),
         *history.entries[invoked + 1 : lost],
-        replace(history[lost], what=gone),
+        replace(history[lost], event=gone),
         *history.entries[lost:],
     ]
     told_so = History(entries)
@@ -317,13 +322,13 @@ def test_a_platforms_notice_is_a_preemption_where_ray_has_heard_of_it() -> None:
 
 def test_an_unheard_notice_harms_when_the_node_is_gone() -> None:
     history = by_platform(SOON, heard=False)
-    gone = next(n for n, e in history.of(ev.NodeReclaimed) if e.stage == "gone")
+    gone = next(n for n, e in history.select_events(ev.NodeReclaimed) if e.stage == "gone")
     (injection,) = analysis_of(SOON, history).injections
 
     assert injection.is_reclaimed
     assert not injection.is_announced
     assert injection.harm_ns == history.time_ns(gone)
-    assert injection.hit == 0
+    assert injection.hit_attempt == 0
 
 
 def test_a_drain_of_a_pods_own_hook_is_a_preemption_though_the_scenario_states_none() -> None:

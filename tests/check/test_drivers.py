@@ -5,18 +5,18 @@ from typing import Any
 import pytest
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.drivers import TwoDrivers, two_drivers
+from chaos.check.drivers import ConcurrentDrivers, find_driver_pair
 from chaos.check.evidence import check_faults_happened
 from chaos.check.processes import check_single_writer
 from chaos.faults.start_second_driver import StartSecondDriver
 from chaos.model import event as ev
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtStep
 from tests.check.story import Story
 
-OP = Op.of(
+OP = Op.from_entry(
     0, FaultEntry(at=AtStep(epoch=0, step=1, rank=0), start_second_driver=StartSecondDriver())
 )
 PLAN: Plan = Story().plan().model_copy(update={"ops": (OP,)})
@@ -72,11 +72,11 @@ EXITS = tuple(("harness", ev.DriverExited(code=0, start=start)) for start in (0,
 
 def history(*lines: tuple[str, ev.AnyEvent]) -> History:
     every = enumerate((*STARTED, *lines, *EXITS))
-    return History([Entry(time_ns=n, source=s, seq=n, what=e) for n, (s, e) in every])
+    return History([JournalEntry(time_ns=n, source=s, seq=n, event=e) for n, (s, e) in every])
 
 
-def drivers(*lines: tuple[str, ev.AnyEvent]) -> TwoDrivers:
-    found = two_drivers(PLAN, history(*lines))
+def drivers(*lines: tuple[str, ev.AnyEvent]) -> ConcurrentDrivers:
+    found = find_driver_pair(PLAN, history(*lines))
     assert found is not None
     return found
 
@@ -84,13 +84,13 @@ def drivers(*lines: tuple[str, ev.AnyEvent]) -> TwoDrivers:
 def shown(*lines: tuple[str, ev.AnyEvent]) -> list[ev.AnyEvent]:
     """Return the events after the second driver's start that are a part of the run."""
     whole = history(*lines)
-    hidden = drivers(*lines).hidden
-    return [e.what for n, e in enumerate(whole) if n >= len(STARTED) and n not in hidden]
+    hidden = drivers(*lines).hidden_events
+    return [e.event for n, e in enumerate(whole) if n >= len(STARTED) and n not in hidden]
 
 
 def test_a_run_with_one_driver_has_no_second() -> None:
-    assert two_drivers(Story().plan(), history()) is None
-    assert two_drivers(PLAN, Story().history()) is None
+    assert find_driver_pair(Story().plan(), history()) is None
+    assert find_driver_pair(PLAN, Story().history()) is None
 
 
 def test_a_second_driver_that_writes_nothing_is_no_part_of_the_run() -> None:
@@ -103,7 +103,7 @@ def test_a_second_driver_that_writes_nothing_is_no_part_of_the_run() -> None:
     mine = [step(0), report(0), commit(0, "controller-1")]
 
     assert shown(*way_out, *mine) == [e for _, e in (*mine, EXITS[0])]
-    assert drivers(*way_out, *mine).second == {1, 2}
+    assert drivers(*way_out, *mine).second_attempts == {1, 2}
 
 
 def test_a_first_driver_that_gives_way_keeps_what_it_wrote_and_its_way_out_is_hidden() -> None:
@@ -246,6 +246,6 @@ def test_a_second_driver_that_recorded_nothing_is_not_known_to_have_run(
 ) -> None:
     ended = ("chaos", ev.FaultEnded(op=0, status="ok", detail="driver 2 has ended"))
     every = enumerate((*journals, ended, step(0), commit(0, "controller-1"), *EXITS))
-    told = History([Entry(time_ns=n, source=s, seq=n, what=e) for n, (s, e) in every])
+    told = History([JournalEntry(time_ns=n, source=s, seq=n, event=e) for n, (s, e) in every])
 
     assert check_faults_happened.check(RunAnalysis(PLAN, told)).status == status

@@ -3,8 +3,8 @@
 import pytest
 
 from chaos.check.analysis import RunTables
-from chaos.check.attempt import attempts
-from chaos.check.restarts import restarts
+from chaos.check.attempt import build_attempts
+from chaos.check.restarts import build_restarts
 from tests.check.shorthand import told_in
 
 
@@ -22,7 +22,7 @@ from tests.check.shorthand import told_in
     ],
 )
 def test_epochs_are_what_was_trained(line: str, epochs: list[int], due: int | None) -> None:
-    found = attempts(told_in(line), due)
+    found = build_attempts(told_in(line), due)
 
     assert sorted({commit.epoch for a in found for commit in a.commits}) == epochs
 
@@ -30,8 +30,8 @@ def test_epochs_are_what_was_trained(line: str, epochs: list[int], due: int | No
 def test_its_checkpoint_may_be_gone_on_from() -> None:
     course = RunTables(told_in("g e s g s r c"))
 
-    [restart] = restarts(course.history, course.attempts, course.lineage, ())
+    [restart] = build_restarts(course.history, course.attempts, course.lineage, ())
 
-    assert restart.newest is not None
-    assert restart.newest.epoch == -1
-    assert set(course.committed) == {"e0", "c0"}
+    assert restart.newest_commit is not None
+    assert restart.newest_commit.epoch == -1
+    assert set(course.checkpoint_commits) == {"e0", "c0"}

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.verdict import CheckResult
 from tests.check.each import judge_each
 from tests.check.story import Story, Strike
@@ -19,12 +19,12 @@ STORY = Story(strikes=(Strike(epoch=2, step=3, rank=1),), least=1)
 STEPS = 5
 
 
-def shrunk(history: History) -> list[Entry]:
+def shrunk(history: History) -> list[JournalEntry]:
     """Tell the story again with one worker after the fault, whose steps are other, larger steps."""
     return [
-        msgspec.structs.replace(entry, what=_alone(entry.what))
+        msgspec.structs.replace(entry, event=_alone(entry.event))
         for entry in history
-        if not _is_of_the_second_rank(entry.what)
+        if not _is_of_the_second_rank(entry.event)
     ]
 
 
@@ -57,12 +57,12 @@ def part(epoch: int, step: int, *, of: int = 2 * STORY.ranks * STORY.steps) -> e
     return ev.Inputs(count=len(mine), digest=digest(mine), samples="".join(mine))
 
 
-def judged(entries: list[Entry], baseline: History | None = None) -> dict[str, CheckResult]:
+def judged(entries: list[JournalEntry], baseline: History | None = None) -> dict[str, CheckResult]:
     verdict = judge_each(STORY.plan(), History(entries), baseline or STORY.baseline())
     return {result.check: result for result in verdict.results}
 
 
-def fed(inputs: Callable[[ev.StepDone], ev.Inputs | None]) -> list[Entry]:
+def fed(inputs: Callable[[ev.StepDone], ev.Inputs | None]) -> list[JournalEntry]:
     """Tell of one worker that is given these inputs after the fault."""
     later = lambda e: e.attempt == 1  # noqa: E731 (one word of a line)
     return list(changed(History(shrunk(STORY.history())), ev.StepDone, later, inputs=inputs))
@@ -180,7 +180,7 @@ def test_only_a_job_that_says_so_goes_on_with_fewer_workers(
         replaced={},
     )
     entries = shrunk(STORY.history())
-    first = msgspec.structs.replace(entries[0], what=called)
+    first = msgspec.structs.replace(entries[0], event=called)
     plan = replace(STORY, least=least).plan()
 
     verdict = judge_each(plan, History([first, *entries]), STORY.baseline())
@@ -200,9 +200,9 @@ def test_other_losses_with_fewer_workers_are_no_defect() -> None:
 def test_the_same_losses_with_as_many_workers_are_one() -> None:
     apart = [
         entry
-        if getattr(entry.what, "attempt", 0) == 0 or not isinstance(entry.what, ev.StepDone)
+        if getattr(entry.event, "attempt", 0) == 0 or not isinstance(entry.event, ev.StepDone)
         else msgspec.structs.replace(
-            entry, what=msgspec.structs.replace(entry.what, losses=(0.125,))
+            entry, event=msgspec.structs.replace(entry.event, losses=(0.125,))
         )
         for entry in STORY.history()
     ]
@@ -216,7 +216,7 @@ def test_an_epoch_that_is_lost_on_the_way_is_found_all_the_same() -> None:
     lost = [
         entry
         for entry in shrunk(STORY.history())
-        if not (isinstance(entry.what, ev.Committed) and entry.what.epoch == 2)
+        if not (isinstance(entry.event, ev.Committed) and entry.event.epoch == 2)
     ]
 
     verdict = judge_each(STORY.plan(), History(lost), STORY.baseline())
@@ -227,9 +227,9 @@ def test_an_epoch_that_is_lost_on_the_way_is_found_all_the_same() -> None:
 def test_a_job_that_begins_again_with_fewer_workers_is_found_all_the_same() -> None:
     again = [
         msgspec.structs.replace(
-            entry, what=msgspec.structs.replace(entry.what, checkpoint=None, epoch=0)
+            entry, event=msgspec.structs.replace(entry.event, checkpoint=None, epoch=0)
         )
-        if isinstance(entry.what, ev.WorkerStarted) and entry.what.attempt == 1
+        if isinstance(entry.event, ev.WorkerStarted) and entry.event.attempt == 1
         else entry
         for entry in shrunk(STORY.history())
     ]
@@ -272,8 +272,8 @@ def test_a_start_that_a_fault_spoilt_is_no_failure_of_the_controller(
     told = []
     for entry in story.history():
         told.append(entry)
-        if isinstance(entry.what, ev.FailureDecided):
-            told.append(msgspec.structs.replace(entry, time_ns=entry.time_ns + 1, what=waits))
+        if isinstance(entry.event, ev.FailureDecided):
+            told.append(msgspec.structs.replace(entry, time_ns=entry.time_ns + 1, event=waits))
 
     verdict = judge_each(story.plan(), History(told), story.baseline())
 
@@ -304,8 +304,8 @@ def test_a_group_that_ray_itself_made_smaller_is_charged_to_nothing(
     story = Story(strikes=(Strike(epoch=1, step=2, rank=1, kind="kill_node"),))
     moved = ev.ControllerState(previous="RUNNING", state=state)
     told = [
-        msgspec.structs.replace(entry, what=moved)
-        if isinstance(entry.what, ev.FailureDecided)
+        msgspec.structs.replace(entry, event=moved)
+        if isinstance(entry.event, ev.FailureDecided)
         else entry
         for entry in shrunk(story.history())
     ]

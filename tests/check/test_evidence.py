@@ -129,7 +129,7 @@ def test_a_node_that_the_job_has_left_is_lost_as_planned() -> None:
     history = changed(PREEMPTED.history(), ev.FaultInvoked, node_id="node-elsewhere")
     history = changed(history, ev.FailureDecided, charged="failures")
 
-    assert analysis_of(PREEMPTED, history).injections[0].hit is None
+    assert analysis_of(PREEMPTED, history).injections[0].hit_attempt is None
     assert result_on("faults-happened", PREEMPTED, history).status == "pass"
 
 
@@ -168,7 +168,7 @@ def test_a_fault_whose_end_was_not_recorded_is_unknown() -> None:
 @pytest.mark.parametrize("kind", [ev.FaultInvoked, ev.FaultEnded])
 def test_a_fault_that_is_recorded_twice_is_unknown(kind: type[ev.Event]) -> None:
     history = KILLED.history()
-    again = [event for _, event in history.of(kind)]
+    again = [event for _, event in history.select_events(kind)]
 
     result = result_on("faults-happened", KILLED, told(history, *again))
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from tests.check.each import judge_each
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
@@ -22,7 +22,7 @@ def comes_back(late_ns: int, *signs: ev.AnyEvent) -> History:
     history = KILLED.history()
     (began,) = rows(history, ev.WorkerGroupStarted, lambda e: e.attempt == 1)
     at_ns = history.time_ns(began) + late_ns
-    late = [Entry(time_ns=at_ns, source="worker-1001", seq=0, what=sign) for sign in signs]
+    late = [JournalEntry(time_ns=at_ns, source="worker-1001", seq=0, event=sign) for sign in signs]
     return History([*history, *late])
 
 
@@ -61,7 +61,7 @@ def test_it_is_the_very_next_attempt_that_must_be_alone() -> None:
     history = story.history()
     (began,) = rows(history, ev.WorkerGroupStarted, lambda e: e.attempt == 1)
     late_ns = history.time_ns(began) + 2 * SECOND_NS
-    late = Entry(time_ns=late_ns, source="worker-1001", seq=0, what=STEP)
+    late = JournalEntry(time_ns=late_ns, source="worker-1001", seq=0, event=STEP)
 
     result = result_on("single-writer", story, History([*history, late]))
 
@@ -94,7 +94,9 @@ def test_an_attempt_whose_opening_was_not_seen_began_with_its_first_sign(
 
 def test_two_processes_for_one_rank_of_an_attempt_are_named() -> None:
     history = KILLED.history()
-    first = next(e for _, e in history.of(ev.WorkerStarted) if (e.attempt, e.rank) == (1, 0))
+    first = next(
+        e for _, e in history.select_events(ev.WorkerStarted) if (e.attempt, e.rank) == (1, 0)
+    )
     twin = ev.WorkerStarted(
         attempt=1,
         rank=0,
@@ -114,8 +116,11 @@ def test_two_processes_for_one_rank_of_an_attempt_are_named() -> None:
 
 def test_two_processes_for_one_rank_are_named_where_nothing_restarted() -> None:
     history = Story().history()
-    twins = [msgspec.structs.replace(e, pid=e.pid + 9) for _, e in history.of(ev.WorkerStarted)]
-    step = next(e for _, e in history.of(ev.StepDone) if e.rank == twins[0].rank)
+    twins = [
+        msgspec.structs.replace(e, pid=e.pid + 9)
+        for _, e in history.select_events(ev.WorkerStarted)
+    ]
+    step = next(e for _, e in history.select_events(ev.StepDone) if e.rank == twins[0].rank)
 
     trained = result_on("single-writer", Story(), told(history, twins[0], step))
     gave_way = result_on("single-writer", Story(), told(history, twins[0]))

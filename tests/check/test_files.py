@@ -9,7 +9,7 @@ import pytest
 
 from chaos.check.analysis import RunTables
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.scenario import Retention
 from chaos.model.trigger import AtMoment
 from chaos.model.verdict import CheckResult, Verdict
@@ -35,7 +35,7 @@ def test_a_rank_that_finds_its_place_in_a_file_goes_on_there() -> None:
     analysis = analysis_of(OWN)
     (restart,) = analysis.restarts
 
-    assert restart.attempt.place == (2, 0)
+    assert restart.attempt.training_place == (2, 0)
     assert [c.epoch for c in analysis.run.lineage.commits] == [0, 1, 2, 3]
     assert restart.lost_steps == {0: 3, 1: 3}
     assert verdict_on(OWN).status == "pass"
@@ -48,8 +48,8 @@ def test_a_rank_may_go_on_within_an_epoch() -> None:
     analysis = analysis_of(OWN, history)
 
     assert analysis.restarts[0].lost_steps == {0: 1, 1: 1}
-    assert {s.attempt for s in analysis.run.lineage.steps_of(0, 2)} == {0, 1}
-    assert analysis.run.lineage.count(0, 2) == 6
+    assert {s.attempt for s in analysis.run.lineage.select_steps(0, 2)} == {0, 1}
+    assert analysis.run.lineage.count_steps(0, 2) == 6
     for check in ("cursor", "watched", "epochs", "samples", "sample-order", "trajectory"):
         assert result_on(check, OWN, history).status == "pass", check
 
@@ -103,7 +103,7 @@ def with_parts(history: History, **parts: dict[str, float]) -> History:
         mine = partial(_begins_with, name)
         history = changed(history, ev.FileSaved, mine, parts=tuple(starmap(_part, sizes.items())))
     first = rows(history, ev.StepDone)[0]
-    entry = msgspec.structs.replace(history[first], what=seen)
+    entry = msgspec.structs.replace(history[first], event=seen)
     return History([*history.entries[:first], entry, *history.entries[first:]])
 
 
@@ -304,8 +304,8 @@ def test_of_another_programs_copies_only_the_first_may_still_be_under_way(
     made = "".join(f"s w:/near/f_{n} s r c- " for n in range(epochs))
     left = "".join(f"/near/f_{n}~," for n in range(epochs)).rstrip(",")
     base = told_in(f"g {made}s s r c- .")
-    outside = ev.WroteOutside(path=path, how="created", removed=True, after_fit=False)
-    base = History([*base, Entry(time_ns=0, source="harness", seq=0, what=outside)])
+    outside = ev.WroteOutside(path=path, operation="created", removed=True, after_fit=False)
+    base = History([*base, JournalEntry(time_ns=0, source="harness", seq=0, event=outside)])
     again = "s s r c- " * (epochs + 1)
     line = f"g {made}s x g q:{left} {again}x g q:/near/f_0 l:/near/f_0 s s r c- ."
 
@@ -338,7 +338,7 @@ def test_a_save_that_went_with_its_node_is_said_to_have_lain_there() -> None:
 
 def test_a_file_that_no_other_node_sees_is_named_where_places_differ() -> None:
     history = changed(OWN.history(), ev.Repositioned, lambda e: e.rank == 1, epoch=1)
-    (read,) = (e for _, e in history.of(ev.FileLoaded) if (e.attempt, e.rank) == (1, 0))
+    (read,) = (e for _, e in history.select_events(ev.FileLoaded) if (e.attempt, e.rank) == (1, 0))
     history = without(history, ev.FileLoaded, lambda e: (e.attempt, e.rank) == (1, 1))
     for rank, state in ((0, "there"), (1, "elsewhere")):
         file = ev.SeenFile(path=read.path, digest=read.digest, state=state)  # type: ignore[arg-type]
@@ -388,7 +388,7 @@ def test_a_read_that_failed_is_found_after_others_that_are_no_matter(run: str) -
 
 def test_a_file_that_another_rank_wrote_too_is_torn_by_the_one_that_was_cut_off() -> None:
     line = "g s w:f s r c- s s r c- s w:f x g l:f! g l:f! L"
-    *_, (_, last) = told_in(line).of(ev.FileSaved)
+    *_, (_, last) = told_in(line).select_events(ev.FileSaved)
     history = without(
         told_in(line),
         ev.FileSaved,
@@ -437,18 +437,18 @@ def test_what_a_job_may_lose_follows_from_its_own_saves() -> None:
 def test_a_file_from_elsewhere_is_not_the_runs_own() -> None:
     files = RunTables(told_in("g s w:f_1 s r c- s x g l:pretrained s s r c- .")).files
 
-    assert files.loads_of(1, 0)
-    assert files.newest_loaded(1, 0) is None
+    assert files.select_loads(1, 0)
+    assert files.find_newest_load(1, 0) is None
 
 
 def test_of_two_files_of_one_moment_the_one_that_was_read_is_told_by_its_digest() -> None:
     files = RunTables(told_in("g s w:model w:optimizer s r c- s x g l:model s s r c- .")).files
-    ((_, load),) = files.loads_of(1, 0)
+    ((_, load),) = files.select_loads(1, 0)
 
-    origin = files.origin(load)
+    origin = files.find_origin(load)
 
     assert origin is not None
-    assert origin.path == "model"
+    assert origin.first_path == "model"
 
 
 # -- storage -----------------------------------------------------------------------------------
@@ -535,7 +535,7 @@ def test_storage_that_nobody_looked_at_is_unknown() -> None:
 
 def test_too_many_checkpoints_are_counted() -> None:
     history = without(Story(KEPT.strikes, keep=None).history(), ev.FitCalled)
-    called = next(event for _, event in KEPT.history().of(ev.FitCalled))
+    called = next(event for _, event in KEPT.history().select_events(ev.FitCalled))
     history = told(history, called)
 
     assert "4 checkpoints were left, 1 were to be kept" in (
@@ -544,7 +544,7 @@ def test_too_many_checkpoints_are_counted() -> None:
 
 
 def test_nothing_is_removed_where_all_are_kept() -> None:
-    called = next(event for _, event in KEPT.history().of(ev.FitCalled))
+    called = next(event for _, event in KEPT.history().select_events(ev.FitCalled))
     history = changed(
         KEPT.history(), ev.FitCalled, settings={**called.settings, "num_to_keep": None}
     )

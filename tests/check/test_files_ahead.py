@@ -1,7 +1,7 @@
 """Which files may be ahead of the checkpoint that an attempt resumed from."""
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.files_ahead import files_ahead
+from chaos.check.files_ahead import find_files_ahead
 from chaos.model import event as ev
 from chaos.model.history import History
 from tests.check.story import Story, Strike
@@ -11,12 +11,12 @@ STORY = Story((Strike(2, 3, 1),), files=True)
 
 
 def wrote(path: str, *, removed: bool = True) -> ev.WroteOutside:
-    return ev.WroteOutside(path=path, how="created", removed=removed, after_fit=False)
+    return ev.WroteOutside(path=path, operation="created", removed=removed, after_fit=False)
 
 
 def files(*events: ev.WroteOutside, run: History | None = None) -> tuple[str, ...]:
     run = shifted(STORY.history(), 2) if run is None else run
-    return files_ahead(RunAnalysis(STORY.plan(), run, told(STORY.baseline(), *events)))
+    return find_files_ahead(RunAnalysis(STORY.plan(), run, told(STORY.baseline(), *events)))
 
 
 def test_databases_come_first_and_logs_last() -> None:
@@ -30,7 +30,7 @@ def test_what_a_job_has_prepared_before_it_trains_is_not_ahead() -> None:
 
 
 def test_a_save_is_not_ahead_of_itself() -> None:
-    saves = {e.path for _, e in STORY.baseline().of(ev.FileSaved)}
+    saves = {e.path for _, e in STORY.baseline().select_events(ev.FileSaved)}
     assert saves
 
     assert files(*map(wrote, sorted(saves))) == ()

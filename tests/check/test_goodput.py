@@ -8,12 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.check.analysis import RunAnalysis, RunTables
-from chaos.check.goodput import PHASES, Ledger, bounds_ns, ledger, ledger_of, meaning
+from chaos.check.goodput import (
+    PHASES,
+    TimeLedger,
+    build_ledger,
+    describe_phase,
+    find_bounds_ns,
+    get_ledger,
+)
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.pause_worker import PauseWorker
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
-from chaos.model.launcher import FACTS
+from chaos.model.history import History, JournalEntry
+from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtStep
 from tests.check.story import Story, Strike
@@ -82,7 +89,7 @@ KILLED: list[tuple[float, ev.AnyEvent]] = [
 
 def told(rows: list[tuple[float, ev.AnyEvent]]) -> History:
     entries = [
-        Entry(time_ns=int(at_s * 1e9), source="x", seq=seq, what=what)
+        JournalEntry(time_ns=int(at_s * 1e9), source="x", seq=seq, event=what)
         for seq, (at_s, what) in enumerate(sorted(rows, key=lambda row: row[0]))
     ]
     return History(entries)
@@ -93,12 +100,12 @@ def plan_of(**fault: Any) -> Plan:
     return Story((), ranks=1).plan().model_copy(update={"ops": (op,)})
 
 
-def charged(found: Ledger, attempt: int | None = None) -> dict[str, float]:
-    return {phase: s for phase, s in found.seconds(attempt=attempt).items() if s}
+def charged(found: TimeLedger, attempt: int | None = None) -> dict[str, float]:
+    return {phase: s for phase, s in found.sum_seconds(attempt=attempt).items() if s}
 
 
 def test_every_second_of_a_struck_run_is_charged_to_what_it_was_spent_on() -> None:
-    found = ledger_of(RunAnalysis(plan_of(kill_worker=KillWorker()), told(KILLED)))
+    found = get_ledger(RunAnalysis(plan_of(kill_worker=KillWorker()), told(KILLED)))
 
     assert charged(found, 0) == {
         "other": 3.25,  # 3 s until it was scheduled, 0.25 s held by chaos
@@ -124,11 +131,11 @@ def test_every_second_of_a_struck_run_is_charged_to_what_it_was_spent_on() -> No
 
 def test_the_phases_of_a_recovery_are_the_recovery() -> None:
     analysis = RunAnalysis(plan_of(kill_worker=KillWorker()), told(KILLED))
-    found = ledger_of(analysis)
+    found = get_ledger(analysis)
     (restart,) = analysis.restarts
     spent = [
-        *(found.seconds(attempt=0)[phase] for phase in ("detect", "teardown")),
-        *(found.seconds(attempt=1)[phase] for phase in ("schedule", "start", "restore")),
+        *(found.sum_seconds(attempt=0)[phase] for phase in ("detect", "teardown")),
+        *(found.sum_seconds(attempt=1)[phase] for phase in ("schedule", "start", "restore")),
     ]
 
     assert sum(spent) == pytest.approx(restart.phases.total_s)
@@ -137,7 +144,7 @@ def test_the_phases_of_a_recovery_are_the_recovery() -> None:
 def test_what_chaos_needs_before_and_after_the_job_is_not_charged_to_it() -> None:
     opened = ev.JournalOpened(role="driver", host="box", pid=1, wall_ns=0)
     rows = [*KILLED, (2.0, opened), (27.0, ev.DriverExited(code=0))]
-    found = ledger_of(RunAnalysis(plan_of(kill_worker=KillWorker()), told(rows)))
+    found = get_ledger(RunAnalysis(plan_of(kill_worker=KillWorker()), told(rows)))
 
     assert found.wall_ns == 25_000_000_000
     assert charged(found)["other"] == 3.25 - 2.0 + 2.5 - 1.0
@@ -152,7 +159,7 @@ def test_while_a_worker_is_paused_nothing_is_productive() -> None:
         (15.0, ev.FaultHealed(op=0, detail="continued")),
         (16.0, done(0, 0, 2)),
     ]
-    found = ledger_of(RunAnalysis(plan_of(pause_worker=PauseWorker(for_s=5.0)), told(rows)))
+    found = get_ledger(RunAnalysis(plan_of(pause_worker=PauseWorker(for_s=5.0)), told(rows)))
 
     assert charged(found)["other"] == 3.0 + 5.0
     assert charged(found)["productive"] == 1.0
@@ -161,16 +168,18 @@ def test_while_a_worker_is_paused_nothing_is_productive() -> None:
 def test_a_job_without_steps_is_charged_by_its_reports() -> None:
     rows = [*BEFORE, *report(12.0, 0, 0), *report(14.5, 0, 1)]
 
-    assert charged(ledger(RunTables(told(rows))))["productive"] == 5.0
+    assert charged(build_ledger(RunTables(told(rows))))["productive"] == 5.0
 
 
 def test_a_run_of_nothing_has_no_goodput() -> None:
-    assert ledger(RunTables(History([]))).goodput is None
-    assert ledger(RunTables(told([(1.0, ev.RunEnded())]))).goodput is None
+    assert build_ledger(RunTables(History([]))).goodput is None
+    assert build_ledger(RunTables(told([(1.0, ev.RunEnded())]))).goodput is None
 
 
 def test_every_phase_is_explained() -> None:
-    assert all(meaning(phase, facts.words) for phase in PHASES for facts in FACTS.values())
+    assert all(
+        describe_phase(phase, facts.words) for phase in PHASES for facts in LAUNCHER_FACTS.values()
+    )
 
 
 @st.composite
@@ -187,11 +196,11 @@ def parts_of_runs(draw: st.DrawFn) -> RunAnalysis:
     )
     whole = story.history()
     states = [
-        Entry(
+        JournalEntry(
             time_ns=draw(st.integers(whole[0].time_ns, whole[-1].time_ns)),
             source="controller-9",
             seq=number,
-            what=ev.ControllerState(previous="?", state=state),
+            event=ev.ControllerState(previous="?", state=state),
         )
         for number, state in enumerate(
             draw(st.lists(st.sampled_from(["SCHEDULING", "RUNNING", "RESTARTING"]), max_size=6))
@@ -205,13 +214,13 @@ def parts_of_runs(draw: st.DrawFn) -> RunAnalysis:
 
 @given(parts_of_runs())
 def test_the_phases_add_up_to_the_wall_time_whatever_is_missing(analysis: RunAnalysis) -> None:
-    found = ledger_of(analysis)
+    found = get_ledger(analysis)
     history = analysis.history
-    begin_ns, end_ns = bounds_ns(history) if len(history) else (0, 0)
+    begin_ns, end_ns = find_bounds_ns(history) if len(history) else (0, 0)
     wall_ns = end_ns - begin_ns
 
-    assert sum(found.ns().values()) == found.wall_ns == wall_ns
-    assert sum(sum(found.ns(attempt=a).values()) for a in found.attempts) == wall_ns
-    assert all(span.ns > 0 for span in found.spans)
+    assert sum(found.sum_nanoseconds().values()) == found.wall_ns == wall_ns
+    assert sum(sum(found.sum_nanoseconds(attempt=a).values()) for a in found.attempts) == wall_ns
+    assert all(span.duration_ns > 0 for span in found.spans)
     edges = [(span.since_ns, span.until_ns) for span in found.spans]
     assert all(until == since for (_, until), (since, _) in itertools.pairwise(edges))

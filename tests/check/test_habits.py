@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.check.analysis import RunTables
-from chaos.check.data_warnings import data_warnings
+from chaos.check.data_warnings import find_data_warnings
 from chaos.check.judge import judge
 from tests.check.shorthand import plan_of, told_in
 
@@ -13,7 +13,7 @@ DOUBLE = "g s:ab/ab s:cd/cd r c s:ba/ba s:dc/dc r c ."
 
 def noted(line: str) -> list[str]:
     """Return the notes on a clean run, by what they begin with."""
-    return [note.split(",")[0] for note in data_warnings(RunTables(told_in(line)).lineage)]
+    return [note.split(",")[0] for note in find_data_warnings(RunTables(told_in(line)).lineage)]
 
 
 ONE_ORDER = "every epoch is trained in one and the same order"

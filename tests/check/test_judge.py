@@ -274,6 +274,6 @@ def test_a_divergence_without_a_restart_is_not_called_a_resumption() -> None:
 
 
 def test_a_metric_and_a_leftover_are_both_reported() -> None:
-    history = told(KILLED.history(), ev.Leftover(kind="actor", what="RayTrainWorker"))
+    history = told(KILLED.history(), ev.Leftover(kind="actor", name="RayTrainWorker"))
 
     assert verdict_on(KILLED, history).headline.endswith("outlived the run: RayTrainWorker.")

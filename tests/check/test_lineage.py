@@ -4,19 +4,21 @@ from typing import Literal
 
 from hypothesis import given
 
-from chaos.check.attempt import Attempt, Commit, Start
-from chaos.check.lineage import lineage
+from chaos.check.attempt import Attempt, Commit, RankStart
+from chaos.check.lineage import build_lineage
 from chaos.check.steps import Step, Steps
 from chaos.model.event import FileWritten, StateSeen, StepDone
-from chaos.model.places import Place
+from chaos.model.places import TrainingPlace
 from tests.check.story import Story
 from tests.check.tamper import analysis_of
 from tests.check.test_properties import stories
 
-FIRST = Commit(20, 0, 0, "ckpt-0", (), older=Place(0, 2))
+FIRST = Commit(20, 0, 0, "ckpt-0", (), saved_place=TrainingPlace(0, 2))
 
 
-def attempt(index: int, start: Start, places: list[tuple[int, int]], *commits: Commit) -> Attempt:
+def attempt(
+    index: int, start: RankStart, places: list[tuple[int, int]], *commits: Commit
+) -> Attempt:
     steps = Steps(
         Step(n, StepDone(attempt=index, rank=0, epoch=epoch, step=step, losses=()))
         for n, (epoch, step) in enumerate(places, 30 * index)
@@ -24,52 +26,52 @@ def attempt(index: int, start: Start, places: list[tuple[int, int]], *commits: C
     return Attempt(
         index=index,
         group_started=30 * index,
-        places=(),
+        worker_locations=(),
         starts={0: start},
         steps=steps,
         commits=commits,
-        reported=frozenset(),
-        asked=frozenset(),
+        reported_epochs=frozenset(),
+        reading_ranks=frozenset(),
         decisions=(),
     )
 
 
-BEFORE = attempt(0, Start(0, 0, None, 0), [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1)], FIRST)
-RESUMED = Start(30, 0, "ckpt-0", 0, 2)
+BEFORE = attempt(0, RankStart(0, 0, None, 0), [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1)], FIRST)
+RESUMED = RankStart(30, 0, "ckpt-0", 0, 2)
 
 
 def test_an_epoch_that_was_reported_with_the_checkpoint_stays_reported() -> None:
     """A save that was made beside training is reported when it is whole, and not a second time."""
-    second = Commit(40, 1, 1, "ckpt-1", (), older=Place(1, 0))
+    second = Commit(40, 1, 1, "ckpt-1", (), saved_place=TrainingPlace(1, 0))
     resumed = attempt(1, RESUMED, [(0, 3), (0, 4), (1, 1)], second)
 
-    found = lineage([BEFORE, resumed])
+    found = build_lineage([BEFORE, resumed])
 
     assert found.commits == (FIRST, second)
-    assert found.count(0, 0) == 4
+    assert found.count_steps(0, 0) == 4
 
 
 def test_an_epoch_that_is_reported_again_counts_once() -> None:
     again = Commit(40, 1, 0, "ckpt-1", ())
 
-    assert lineage([BEFORE, attempt(1, RESUMED, [(0, 3), (0, 4)], again)]).commits == (again,)
+    assert build_lineage([BEFORE, attempt(1, RESUMED, [(0, 3), (0, 4)], again)]).commits == (again,)
 
 
 def test_a_commit_after_the_one_that_is_resumed_from_is_dropped() -> None:
     later = Commit(25, 0, 1, "ckpt-1", ())
-    before = attempt(0, Start(0, 0, None, 0), [(0, 1), (0, 2), (1, 1)], FIRST, later)
+    before = attempt(0, RankStart(0, 0, None, 0), [(0, 1), (0, 2), (1, 1)], FIRST, later)
 
-    assert lineage([before, attempt(1, RESUMED, [(0, 3)])]).commits == (FIRST,)
+    assert build_lineage([before, attempt(1, RESUMED, [(0, 3)])]).commits == (FIRST,)
 
 
 def test_epochs_that_are_reported_once_more_stand_in_their_order() -> None:
     """The checkpoint of epoch 2 was of epoch 0, as that of a best value may be."""
-    first = [Commit(n, 0, n, f"ckpt-{n}", (), older=Place(1, 0)) for n in range(3)]
-    before = attempt(0, Start(0, 0, None, 0), [(n, 1) for n in range(3)], *first)
-    again = Commit(40, 1, 1, "ckpt-3", (), older=Place(1, 0))
-    resumed = attempt(1, Start(30, 0, "ckpt-2", 1), [(1, 1), (2, 1)], again)
+    first = [Commit(n, 0, n, f"ckpt-{n}", (), saved_place=TrainingPlace(1, 0)) for n in range(3)]
+    before = attempt(0, RankStart(0, 0, None, 0), [(n, 1) for n in range(3)], *first)
+    again = Commit(40, 1, 1, "ckpt-3", (), saved_place=TrainingPlace(1, 0))
+    resumed = attempt(1, RankStart(30, 0, "ckpt-2", 1), [(1, 1), (2, 1)], again)
 
-    found = lineage([before, resumed])
+    found = build_lineage([before, resumed])
 
     assert found.commits == (first[0], again)
 
@@ -81,11 +83,11 @@ def test_a_step_survives_if_it_is_in_the_lineage(story: Story) -> None:
 
     every = [step for attempt in run.attempts for step in attempt.steps]
 
-    assert {step.number for step in every if run.lineage.survives(step)} == kept
+    assert {step.number for step in every if run.lineage.is_surviving(step)} == kept
 
 
 def test_what_is_done_at_the_place_of_a_resume_is_done_again_unless_it_led_there() -> None:
-    survives = lineage([BEFORE, attempt(1, RESUMED, [(0, 3)])]).survives
+    survives = build_lineage([BEFORE, attempt(1, RESUMED, [(0, 3)])]).is_surviving
 
     def state(moment: Literal["entered", "step", "left"], step: int) -> StateSeen:
         return StateSeen(attempt=0, rank=0, epoch=0, step=step, moment=moment, components=())
@@ -99,5 +101,7 @@ def test_what_is_done_at_the_place_of_a_resume_is_done_again_unless_it_led_there
     assert survives(file(2))
     assert not survives(state("entered", 2))
     assert not survives(file(3))
-    at_head = lineage([BEFORE, attempt(1, Start(30, 0, "ckpt-0", 0), [(0, 1)])]).survives
+    at_head = build_lineage(
+        [BEFORE, attempt(1, RankStart(30, 0, "ckpt-0", 0), [(0, 1)])]
+    ).is_surviving
     assert not at_head(file(0))

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.divergence import divergence
+from chaos.check.divergence import find_divergence
 from chaos.check.judge import judge
-from chaos.check.values import flat
+from chaos.check.values import flatten_values
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.verdict import CheckResult, Verdict
@@ -152,7 +152,7 @@ def test_a_rank_whose_metrics_are_gone_after_the_restart_differs() -> None:
 def test_nested_values_have_dotted_names() -> None:
     value = {"a": {"b": [1, {"c": None}]}, "d": "inf", "e": [], "f": {}}
 
-    assert list(flat(value)) == [("a.b.0", 1), ("a.b.1.c", None), ("d", float("inf"))]
+    assert list(flatten_values(value)) == [("a.b.0", 1), ("a.b.1.c", None), ("d", float("inf"))]
 
 
 # -- ignored -------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_boosted_trees_are_compared_by_their_metrics() -> None:
 
     assert judge(KILLED.plan(), history, baseline).results[-1].status == "pass"
     assert "`accuracy` differs" in judge(KILLED.plan(), worse, baseline).results[-1].summary
-    assert divergence(RunAnalysis(KILLED.plan(), worse, baseline)) is not None
+    assert find_divergence(RunAnalysis(KILLED.plan(), worse, baseline)) is not None
     assert verdict_on(KILLED, history).status == "fail"
 
 

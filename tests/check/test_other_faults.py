@@ -9,7 +9,7 @@ from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.kill_driver import KillDriver
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtStep
 from tests.check.each import judge_each
@@ -82,22 +82,22 @@ def test_a_false_alarm_that_ray_believed_is_a_preemption() -> None:
 
     assert verdict.status == "pass", verdict.headline
     assert "given notice at epoch 1, step 2 and stayed" in verdict.headline
-    assert RunAnalysis(plan, story.history()).injections[0].hit == 0
-    assert RunAnalysis(plan, as_failure).injections[0].hit is None
+    assert RunAnalysis(plan, story.history()).injections[0].hit_attempt == 0
+    assert RunAnalysis(plan, as_failure).injections[0].hit_attempt is None
 
 
 def test_a_group_that_a_kill_ended_just_before_the_deadline_was_not_preempted() -> None:
     """Found by random plan 42: the preemption claimed what the kill had done."""
     notice = Strike(epoch=1, step=2, rank=1, kind="preempt_node", drift=99)
     story = Story(strikes=(notice, Strike(epoch=1, step=3, rank=0)))
-    decided = next(e for e in story.history() if isinstance(e.what, ev.FailureDecided))
+    decided = next(e for e in story.history() if isinstance(e.event, ev.FailureDecided))
     soon = decided.time_ns + 50_000_000
     history = History([_due(entry, soon) for entry in story.history()])
 
     struck = RunAnalysis(story.plan(), told(history, _LOST)).injections
 
-    assert [strike.hit for strike in struck][1] == 0
-    assert struck[0].hit != 0
+    assert [strike.hit_attempt for strike in struck][1] == 0
+    assert struck[0].hit_attempt != 0
 
 
 def test_a_node_that_is_killed_under_notice_is_a_preemption_to_ray() -> None:
@@ -120,11 +120,11 @@ def test_a_node_that_is_killed_under_notice_is_a_preemption_to_ray() -> None:
 _LOST = ev.FaultEnded(op=0, status="ok", detail="the node is dead")
 
 
-def _due(entry: Entry, deadline_ns: int) -> Entry:
-    if not isinstance(entry.what, ev.NoticeGiven):
+def _due(entry: JournalEntry, deadline_ns: int) -> JournalEntry:
+    if not isinstance(entry.event, ev.NoticeGiven):
         return entry
     return msgspec.structs.replace(
-        entry, what=msgspec.structs.replace(entry.what, deadline_ns=deadline_ns)
+        entry, event=msgspec.structs.replace(entry.event, deadline_ns=deadline_ns)
     )
 
 
@@ -142,7 +142,7 @@ def test_a_defect_of_rays_own_is_news_once_it_is_gone() -> None:
 
 def test_a_defect_is_looked_for_besides_another_known_one() -> None:
     guilty = changed(STRUCK.history(), ev.FailureDecided, charged="preemptions")
-    left = ev.Leftover(kind="actor", what="PlacementGroupCleaner, pid 1")
+    left = ev.Leftover(kind="actor", name="PlacementGroupCleaner, pid 1")
     due: dict[str, Any] = {"verdict": "fail", "check": "retry-budget", "until": "fixed"}
     alone, beside = STRUCK.plan(**due), STRUCK.plan(**due, besides=("leftovers",))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.check.ending import ending
+from chaos.check.ending import find_ending
 from chaos.check.judge import judge
 from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.model import event as ev
@@ -131,7 +131,7 @@ def test_what_a_script_does_with_the_result_is_no_part_of_the_training() -> None
     history = changed(KILLED.history(), ev.DriverExited, code=1)
 
     assert result_on("outcome", KILLED, history).status == "pass"
-    assert ending(history).after_fit is not None
+    assert find_ending(history).late_failure is not None
 
 
 def test_what_a_script_raises_after_fit_is_told_and_not_judged() -> None:
@@ -139,7 +139,7 @@ def test_what_a_script_raises_after_fit_is_told_and_not_judged() -> None:
     history = told(KILLED.history(), raised, before=ev.DriverExited)
 
     assert result_on("outcome", KILLED, history).status == "pass"
-    assert "raised NeedsClusterError: the job uses" in (ending(history).after_fit or "")
+    assert "raised NeedsClusterError: the job uses" in (find_ending(history).late_failure or "")
 
 
 def test_a_script_that_raises_when_it_is_started_once_more_is_invalid() -> None:
@@ -170,7 +170,7 @@ def test_an_end_that_was_not_seen_is_unknown(expected: str) -> None:
 
 def returning(history: History, *, of: int) -> History:
     """Return that fit() returned what rank 0 reported in an epoch."""
-    metrics = next(e.metrics[0] for _, e in history.of(ev.Committed) if e.epoch == of)
+    metrics = next(e.metrics[0] for _, e in history.select_events(ev.Committed) if e.epoch == of)
     return changed(history, ev.FitReturned, metrics={**metrics, "added_by_ray": 1})
 
 

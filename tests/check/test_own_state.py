@@ -56,7 +56,7 @@ def loaded(digest: str, size: float) -> History:
 
 def at(epoch: int) -> ev.Component:
     """Return the run's own momentum as it left an epoch."""
-    left = [e for _, e in RUN.of(ev.StateSeen) if (e.moment, e.epoch) == ("left", epoch)]
+    left = [e for _, e in RUN.select_events(ev.StateSeen) if (e.moment, e.epoch) == ("left", epoch)]
     return next(part for part in left[0].components if part.name == MOMENTUM)
 
 

@@ -76,7 +76,7 @@ def test_a_gate_of_an_earlier_attempt_that_was_never_opened_is_no_hold() -> None
     whole = without(unfinished(story), ev.FaultEnded)
     (reached,) = rows(whole, ev.GateReached)
     gate = whole.entries[reached]
-    earlier = msgspec.structs.replace(gate, what=msgspec.structs.replace(gate.what, attempt=-1))
+    earlier = msgspec.structs.replace(gate, event=msgspec.structs.replace(gate.event, attempt=-1))
     history = hung(History([*whole[:reached], earlier, *whole[reached:]]))
 
     assert "held by us" not in result_on("terminates", story, history).summary

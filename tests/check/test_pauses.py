@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.check.attempt import attempts
-from chaos.check.time_limits import Where, longest_ns, pauses
+from chaos.check.attempt import build_attempts
+from chaos.check.time_limits import Where, find_longest_pauses, find_pauses
 from chaos.model import event as ev
 from chaos.model.history import History
 from tests.check.test_properties import stories
@@ -30,14 +30,14 @@ def histories(draw: st.DrawFn) -> History:
         msgspec.structs.replace(entry, time_ns=time)
         for entry, time in zip(history, times, strict=True)
     ]
-    gates = [n for n, entry in enumerate(entries) if isinstance(entry.what, ev.GateReached)]
+    gates = [n for n, entry in enumerate(entries) if isinstance(entry.event, ev.GateReached)]
     if draw(st.booleans()) and gates:
         gate = entries[gates[0]]
-        held = gate.what
+        held = gate.event
         assert isinstance(held, ev.GateReached)
         until = draw(st.integers(gates[0] + 1, len(entries)))
         freed = ev.GateReleased(op=held.op, attempt=held.attempt, rank=held.rank)
-        entries.insert(until, msgspec.structs.replace(entries[until - 1], what=freed))
+        entries.insert(until, msgspec.structs.replace(entries[until - 1], event=freed))
     return History(entries)
 
 
@@ -51,16 +51,20 @@ def kind(since: ev.AnyEvent, until: ev.AnyEvent) -> Where:
 
 def one_by_one(history: History) -> dict[Where, int]:
     """Return the longest gap of each kind after an attempt's first step, no rank being held."""
-    rows = attempts(history)
+    rows = build_attempts(history)
     first = {a.index: a.steps[0].number for a in rows if a.steps}
     holds = []
-    for number, gate in history.of(ev.GateReached):
-        ends = [n for n, e in history.of(ev.GateReleased) if n > number and e.rank == gate.rank]
+    for number, gate in history.select_events(ev.GateReached):
+        ends = [
+            n
+            for n, e in history.select_events(ev.GateReleased)
+            if n > number and e.rank == gate.rank
+        ]
         next_ = min((n for n in first.values() if n > number), default=len(history))
         holds.append((number, min([*ends, next_])))
     found: dict[Where, int] = {}
-    for since, until in pairwise(history.numbers_of(*SIGNS)):
-        before, after = history[since].what, history[until].what
+    for since, until in pairwise(history.select_numbers(*SIGNS)):
+        before, after = history[since].event, history[until].event
         attempt = getattr(before, "attempt", -1)
         is_one = getattr(after, "attempt", attempt) == attempt
         is_held = any(begin <= since < end for begin, end in holds)
@@ -75,6 +79,6 @@ def one_by_one(history: History) -> dict[Where, int]:
 def test_the_longest_pauses_are_those_of_a_look_at_every_pair(history: History) -> None:
     every = one_by_one(history)
 
-    assert longest_ns(history, attempts(history)) == every
-    found = list(pauses(history, attempts(history), over_ns=0))
-    assert {p.where: max(q.ns for q in found if q.where == p.where) for p in found} == every
+    assert find_longest_pauses(history, build_attempts(history)) == every
+    found = list(find_pauses(history, build_attempts(history), over_ns=0))
+    assert {p.phase: max(q.ns for q in found if q.phase == p.phase) for p in found} == every

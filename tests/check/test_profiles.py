@@ -6,7 +6,7 @@ import pytest
 
 from chaos.check.judge import judge
 from chaos.check.prediction_band import Interval, Key
-from chaos.check.tolerance import Allowance, Bands
+from chaos.check.tolerance import Allowance, PredictionBands
 from chaos.check.values import NumberPair
 from chaos.model.bounds import Tolerance
 from chaos.model.history import Baseline
@@ -24,8 +24,8 @@ def allowance(profile: Profile) -> Allowance:
     metrics: dict[Key, Interval] = {(1, "accuracy", 0): number}
     sizes: dict[Key, Interval] = {(0, 1, FIRST, "entered", "model"): number}
     return Allowance(
-        bands=Bands(profile, 5, losses=losses, metrics=metrics, sizes=sizes),
-        firsts=frozenset({FIRST}),
+        bands=PredictionBands(profile, 5, losses=losses, metrics=metrics, sizes=sizes),
+        first_step_numbers=frozenset({FIRST}),
     )
 
 
@@ -75,7 +75,7 @@ def test_a_number_that_no_clean_run_had_lies_in_no_band() -> None:
     pair = NumberPair(9, FIRST, 0, "loss", 2.0, 2.1, FIRST, 1)
 
     assert not allowance("relaxed").allows(pair)
-    assert allowance("relaxed").allows(replace(pair, ours=2.1))
+    assert allowance("relaxed").allows(replace(pair, run_value=2.1))
     assert not allowance("relaxed").allows_size("model", StatePlace(0, 9, 0, "entered"), 2.0, 2.1)
 
 

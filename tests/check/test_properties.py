@@ -56,7 +56,7 @@ def stories(draw: st.DrawFn) -> Story:
 def struck(history: History) -> set[int]:
     """Return the ops that came to something while training was on."""
     over = rows(history, ev.FitReturned)[-1]
-    return {event.op for number, event in history.of(ev.FaultEnded) if number < over}
+    return {event.op for number, event in history.select_events(ev.FaultEnded) if number < over}
 
 
 @given(stories())
@@ -121,7 +121,7 @@ def test_judging_any_part_of_a_run_gives_the_same_verdict_twice_and_never_fails(
 
     assert verdict == judge_each(plan, part, baseline)
     assert not any("the check itself failed" in result.summary for result in verdict.results)
-    ended = {event.op for _, event in part.of(ev.FaultEnded)}
+    ended = {event.op for _, event in part.select_events(ev.FaultEnded)}
     if ended != {op.index for op in plan.ops}:
         assert verdict.status != "pass"
 

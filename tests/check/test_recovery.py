@@ -9,7 +9,7 @@ import pytest
 from chaos.check.analysis import RunAnalysis
 from chaos.check.judge import judge
 from chaos.check.progress import check_recovery
-from chaos.check.time_limits import for_recovery
+from chaos.check.time_limits import find_recovery_limit
 from chaos.model import event as ev
 from chaos.model.bounds import Bound
 from chaos.model.history import History
@@ -49,7 +49,7 @@ def test_the_time_until_ray_sees_a_lost_node_is_part_of_the_recovery() -> None:
 
 def test_a_preemption_counts_from_its_deadline_and_not_from_its_notice() -> None:
     (notice,) = rows(PREEMPTED.history(), ev.FaultInvoked)
-    (due_ns,) = [e.deadline_ns for _, e in PREEMPTED.history().of(ev.NoticeGiven)]
+    (due_ns,) = [e.deadline_ns for _, e in PREEMPTED.history().select_events(ev.NoticeGiven)]
     (restart,) = analysis_of(PREEMPTED).restarts
 
     assert PREEMPTED.history().time_ns(notice) < due_ns == restart.phases.fault_ns
@@ -83,7 +83,7 @@ def queued(address: str | None) -> RunAnalysis:
 
 @pytest.mark.parametrize(("address", "allowed_s"), [(None, 120), ("head:6817", inf)])
 def test_a_queue_of_others_may_keep_a_job_waiting(address: str | None, allowed_s: float) -> None:
-    assert for_recovery(queued(address)).seconds == allowed_s
+    assert find_recovery_limit(queued(address)).seconds == allowed_s
 
 
 def test_a_recovery_without_a_limit_is_no_evidence_and_says_so() -> None:
@@ -167,7 +167,7 @@ def test_steps_beside_an_upload_that_never_ended_are_lost_with_it() -> None:
     beside = changed(history, ev.UploadEnded, lambda e: (e.attempt, e.epoch) == (0, 2), epoch=2)
     entries = list(beside)
     (at, *_) = rows(beside, ev.UploadEnded, lambda e: (e.attempt, e.epoch) == (0, 2))
-    entries[at] = msgspec.structs.replace(entries[at], what=begun)
+    entries[at] = msgspec.structs.replace(entries[at], event=begun)
 
     unbegun = result_on("lost-work", story, without(history, ev.UploadBegun))
     assert "threw away 9 finished steps of rank 0; 6 are allowed" in unbegun.summary

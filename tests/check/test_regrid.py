@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from chaos.check.analysis import RunTables
 from chaos.check.judge import judge
 from chaos.check.lineage import Lineage
-from chaos.check.regrid import Grid, relaid
+from chaos.check.regrid import ReportGrid, regrid_baseline
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History
 from chaos.model.verdict import CheckResult, Verdict
@@ -45,7 +45,7 @@ def of(verdict: Verdict, check: str) -> CheckResult:
 def test_on_its_own_reports_a_baseline_is_what_it_was(ways: list[int]) -> None:
     history = by_the_clock(Story(epochs=1, steps=sum(ways)), ways)
 
-    assert list(relaid(history, history)) == list(history)
+    assert list(regrid_baseline(history, history)) == list(history)
 
 
 @given(st.lists(st.integers(0, 99)), st.lists(st.integers(0, 99)))
@@ -53,29 +53,35 @@ def test_every_step_comes_to_stand_where_the_run_made_it(one: list[int], other: 
     story = Story(epochs=2, steps=6)
     run, baseline = (by_the_clock(story, cut(12, marks)) for marks in (one, other))
 
-    laid, due = lineage_of(relaid(baseline, run)), lineage_of(run)
+    laid, due = lineage_of(regrid_baseline(baseline, run)), lineage_of(run)
 
     assert {k: [s.losses for s in v] for k, v in laid.steps.items()} == {
         k: [s.losses for s in v] for k, v in due.steps.items()
     }
-    ours, theirs = (RunTables(h).snapshots.by_place for h in (run, relaid(baseline, run)))
+    ours, theirs = (
+        RunTables(h).snapshots.latest_snapshots for h in (run, regrid_baseline(baseline, run))
+    )
     entered = {place: seen for place, seen in ours.items() if place[3] == "entered"}
     assert all(theirs[place].components == seen.components for place, seen in entered.items())
 
 
 def test_steps_that_the_run_has_not_are_of_its_last_epoch() -> None:
-    grid = Grid({0: (0, 4, 9)})
+    grid = ReportGrid({0: (0, 4, 9)})
 
-    assert (grid.end(0, 4), grid.head(0, 4)) == ((0, 4), (1, 0))
-    assert (grid.end(0, 9), grid.head(0, 9)) == ((1, 5), (1, 5))
-    assert grid.end(0, 11) == (1, 7)
-    assert grid.end(1, 5) == (1, 1)  # a rank that the run has not
+    assert (grid.find_end(0, 4), grid.find_head(0, 4)) == ((0, 4), (1, 0))
+    assert (grid.find_end(0, 9), grid.find_head(0, 9)) == ((1, 5), (1, 5))
+    assert grid.find_end(0, 11) == (1, 7)
+    assert grid.find_end(1, 5) == (1, 1)  # a rank that the run has not
 
 
 def test_an_epoch_without_a_step_is_left_as_soon_as_it_is_entered() -> None:
-    grid = Grid({0: (0, 4, 4, 9)})
+    grid = ReportGrid({0: (0, 4, 4, 9)})
 
-    assert (grid.end(0, 4), grid.head(0, 4), grid.end(0, 5)) == ((0, 4), (2, 0), (2, 1))
+    assert (grid.find_end(0, 4), grid.find_head(0, 4), grid.find_end(0, 5)) == (
+        (0, 4),
+        (2, 0),
+        (2, 1),
+    )
 
 
 def test_a_right_job_that_reports_elsewhere_than_its_baseline_is_right() -> None:
@@ -97,11 +103,11 @@ def test_report_by_report_it_would_be_blamed() -> None:
 def without_momentum(history: History) -> History:
     entries = []
     for entry in history:
-        what = entry.what
+        what = entry.event
         if isinstance(what, ev.StateSeen) and what.attempt and what.moment == "entered":
             parts = tuple(p for p in what.components if not p.name.endswith("momentum_buffer"))
             what = msgspec.structs.replace(what, components=parts)
-        entries.append(msgspec.structs.replace(entry, what=what))
+        entries.append(msgspec.structs.replace(entry, event=what))
     return changed(
         History(entries),
         ev.StepDone,
@@ -122,7 +128,7 @@ def gone_on(story: Story, due: dict[tuple[int, int], ev.StepDone], by: int) -> H
     end = story.epochs * story.steps
     entries = []
     for entry in story.history():
-        what = entry.what
+        what = entry.event
         if not isinstance(what, ev.StepDone) or not what.attempt:
             entries.append(entry)
             continue
@@ -133,14 +139,14 @@ def gone_on(story: Story, due: dict[tuple[int, int], ev.StepDone], by: int) -> H
                 fields = {"losses": theirs.losses, "inputs": theirs.inputs}
                 step = what.step + number - done
                 made = msgspec.structs.replace(what, step=step, **fields)
-                entries.append(msgspec.structs.replace(entry, what=made))
+                entries.append(msgspec.structs.replace(entry, event=made))
     return History(entries)
 
 
 @pytest.mark.parametrize(("by", "said"), [(-1, "went back"), (1, "went ahead")])
 def test_a_counter_that_is_off_by_one_is_told_by_its_inputs(by: int, said: str) -> None:
     baseline = by_the_clock(STORY, OTHERS)
-    steps = [step for _, step in baseline.of(ev.StepDone)]
+    steps = [step for _, step in baseline.select_events(ev.StepDone)]
     due = {
         (rank, number): step
         for rank in range(STORY.ranks)
@@ -159,12 +165,12 @@ def test_a_part_that_goes_by_reports_is_no_matter() -> None:
     def counted(history: History) -> History:
         saves, entries = 0, []
         for entry in history:
-            what = entry.what
+            what = entry.event
             saves += isinstance(what, ev.Committed)
             if isinstance(what, ev.StateSeen):
                 part = ev.Component(name="saves", digest=f"{saves}", size=float(saves))
                 what = msgspec.structs.replace(what, components=(*what.components, part))
-            entries.append(msgspec.structs.replace(entry, what=what))
+            entries.append(msgspec.structs.replace(entry, event=what))
         return History(entries)
 
     alike_until_the_fault, other = (

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from chaos.check.judge import judge
-from chaos.check.state_snapshots import whole_parts
+from chaos.check.state_snapshots import combine_parts
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.verdict import CheckResult, Verdict
 from tests.check.story import Story, Strike
 
@@ -27,7 +27,7 @@ def share(whole: str, rank: int, ranks: int) -> ev.Share:
     others = sum(7 * r + 1 for r in range(ranks - 1))
     mine = even if rank < ranks - 1 else (total - others) % 2**64
     return ev.Share(
-        sum=f"{mine:016x}", squares=1.0 / ranks, elements=ELEMENTS // ranks, of=ELEMENTS
+        sum=f"{mine:016x}", squares=1.0 / ranks, elements=ELEMENTS // ranks, whole_elements=ELEMENTS
     )
 
 
@@ -46,11 +46,11 @@ def sharded(seen: ev.StateSeen, ranks: int) -> ev.StateSeen:
     return msgspec.structs.replace(seen, components=tuple(parts))
 
 
-def told(history: History, *, left: int, change: Change = lambda seen: seen) -> list[Entry]:
+def told(history: History, *, left: int, change: Change = lambda seen: seen) -> list[JournalEntry]:
     """Tell a history again with sharded state, and with fewer ranks after the fault."""
     found = []
     for entry in history:
-        what = entry.what
+        what = entry.event
         if getattr(what, "attempt", 0) > 0:
             if getattr(what, "rank", 0) >= left:
                 continue
@@ -62,7 +62,7 @@ def told(history: History, *, left: int, change: Change = lambda seen: seen) -> 
                 what = change(sharded(what, left))
         elif isinstance(what, ev.StateSeen):
             what = sharded(what, STORY.ranks)
-        found.append(msgspec.structs.replace(entry, what=what))
+        found.append(msgspec.structs.replace(entry, event=what))
     return found
 
 
@@ -98,7 +98,9 @@ def test_shares_of_fewer_ranks_that_make_the_same_whole_are_right() -> None:
 @pytest.mark.parametrize("squares", [1.0, 0.25])
 def test_shares_of_fewer_ranks_that_make_another_whole_are_a_defect(squares: float) -> None:
     """Rows of a shard that are at other places: the norm is the same, and the sum is not."""
-    other = ev.Share(sum=f"{5:016x}", squares=squares, elements=ELEMENTS // LEFT, of=ELEMENTS)
+    other = ev.Share(
+        sum=f"{5:016x}", squares=squares, elements=ELEMENTS // LEFT, whole_elements=ELEMENTS
+    )
 
     def wrong(seen: ev.StateSeen) -> ev.StateSeen:
         seen = of_part(SHARDED, share=other)(seen)
@@ -113,7 +115,7 @@ def test_shares_of_fewer_ranks_that_make_another_whole_are_a_defect(squares: flo
 
 def test_shares_that_are_not_the_whole_prove_nothing() -> None:
     """Ranks without a common mesh hold it twice, or in part."""
-    twice = ev.Share(sum=f"{5:016x}", squares=1.0, elements=ELEMENTS, of=ELEMENTS)
+    twice = ev.Share(sum=f"{5:016x}", squares=1.0, elements=ELEMENTS, whole_elements=ELEMENTS)
 
     assert result("state", verdict(of_part(SHARDED, share=twice))).status == "pass"
 
@@ -130,11 +132,11 @@ def test_a_part_that_each_rank_has_of_its_own_has_no_equal() -> None:
         mine = ev.Component(name="declared.place", digest=f"{seen.rank}")
         return msgspec.structs.replace(seen, components=(*seen.components, mine))
 
-    def every(history: History, left: int, change: Change) -> list[Entry]:
+    def every(history: History, left: int, change: Change) -> list[JournalEntry]:
         entries = told(history, left=left, change=change)
         return [
-            msgspec.structs.replace(entry, what=own(entry.what))
-            if isinstance(entry.what, ev.StateSeen)
+            msgspec.structs.replace(entry, event=own(entry.event))
+            if isinstance(entry.event, ev.StateSeen)
             else entry
             for entry in entries
         ]
@@ -164,11 +166,11 @@ def test_ranks_that_draw_the_same_numbers_since_they_are_fewer_are_in_doubt() ->
     assert result("rank-randomness", verdict()).status == "pass"
 
 
-def of_all_ranks(loss: float) -> list[Entry]:
+def of_all_ranks(loss: float) -> list[JournalEntry]:
     """Give the ranks that are left the samples of all, and this mean loss at each step."""
     samples: dict[tuple[int, int], str] = {}
     for entry in STORY.baseline():
-        what = entry.what
+        what = entry.event
         if isinstance(what, ev.StepDone) and what.inputs is not None:
             at = (what.epoch, what.step)
             samples[at] = samples.get(at, "") + (what.inputs.samples or "")
@@ -181,8 +183,8 @@ def of_all_ranks(loss: float) -> list[Entry]:
         return msgspec.structs.replace(what, inputs=inputs, losses=(loss,))
 
     return [
-        msgspec.structs.replace(entry, what=of(entry.what))
-        if isinstance(entry.what, ev.StepDone) and entry.what.attempt
+        msgspec.structs.replace(entry, event=of(entry.event))
+        if isinstance(entry.event, ev.StepDone) and entry.event.attempt
         else entry
         for entry in told(STORY.history(), left=LEFT)
     ]
@@ -216,5 +218,5 @@ def test_ranks_hold_a_part_together_or_each_its_own() -> None:
         seen(rank, both, ev.Component(name="own", digest=str(rank))) for rank in range(STORY.ranks)
     ]
 
-    assert whole_parts(ranks) == {"both": both}
-    assert whole_parts([]) == {}
+    assert combine_parts(ranks) == {"both": both}
+    assert combine_parts([]) == {}

@@ -9,8 +9,8 @@ import pytest
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.judge import CHECKS, judge, judge_analysis
-from chaos.check.results import RESULT_CHECKS, is_asked
-from chaos.harness import recorded
+from chaos.check.results import RESULT_CHECKS, is_required
+from chaos.harness import load_recorded_history
 from chaos.model.history import History
 from chaos.model.plan import Confined, Plan
 from chaos.model.verdict import CheckResult, Verdict
@@ -97,7 +97,7 @@ def test_what_an_audit_expects_of_its_own_runs_is_asked_by_nobody() -> None:
 def test_a_promise_of_another_package_is_required_in_itself() -> None:
     foreign = CheckResult(check="ours", status="fail", summary="", evidence=1, package="ours")
 
-    assert is_asked(plan_of(KILLED), foreign)
+    assert is_required(plan_of(KILLED), foreign)
 
 
 def test_a_pass_says_which_results_were_equal() -> None:
@@ -130,7 +130,7 @@ def differing_results(plan: Plan, history: History, baseline: History) -> list[s
     analysis = RunAnalysis(plan, history, baseline)
     assert analysis.reference is not None
     actual, expected = analysis.run.lineage, analysis.reference.lineage
-    began = analysis.began
+    began = analysis.fault_start
     steps = {(s.rank, s.epoch, s.step): s for s in actual.all_steps()}
     due = {(s.rank, s.epoch, s.step): s for s in expected.all_steps()}
     differing = []
@@ -153,14 +153,19 @@ def recorded_runs() -> Iterator[tuple[str, Plan, History, History]]:
             directory = RunDirectory(file.parent)
             baseline = directory.load_baseline()
             if baseline is not None:
-                yield file.parent.name, directory.load_plan(), recorded(directory), baseline
+                yield (
+                    file.parent.name,
+                    directory.load_plan(),
+                    load_recorded_history(directory),
+                    baseline,
+                )
 
 
 def shows_its_grounds(verdict: Verdict, plan: Plan) -> bool:
     """Return whether a failure is of another result, of an early sign, or was asked for."""
     early = {"state", "cursor", "epochs"}
     return any(one.status == "different" for one in verdict.compared) or any(
-        broken.check in early or is_asked(plan, broken) for broken in verdict.broken
+        broken.check in early or is_required(plan, broken) for broken in verdict.broken
     )
 
 

@@ -8,36 +8,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.check.attempt import Resumed
-from chaos.check.placed import placed
-from chaos.check.resume_place import Assumed, Index, Seen, indexes, resumed_at
+from chaos.check.attempt import ResumePoint
+from chaos.check.relocation import relocate_attempts
+from chaos.check.resume_place import (
+    InferredPlace,
+    ResumePlaceIndex,
+    StepKeys,
+    find_resume_point,
+    get_indexes,
+)
 from chaos.model import event as ev
 from chaos.model.history import History
-from chaos.model.places import START, Place
+from chaos.model.places import START, TrainingPlace
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, result_on, told, without
 from tests.check.tamper import resumed_at as resumed_at_place
 
-NOTHING = Assumed()
+NOTHING = InferredPlace()
 
 
-def course(inputs: str, *, epoch_steps: int, frozen: bool = False) -> Index:
+def course(inputs: str, *, epoch_steps: int, frozen: bool = False) -> ResumePlaceIndex:
     """Return a baseline's index; a letter is a step's inputs, and each state is another one."""
-    found = Index()
+    found = ResumePlaceIndex()
     for at, letter in enumerate(inputs):
-        place = Place(*divmod(at, epoch_steps))
+        place = TrainingPlace(*divmod(at, epoch_steps))
         model = "m" if frozen else f"m{at}"
         found.add_keys(place, model, f"o{at}")
-        found.steps.append((place, Seen(inputs=letter, losses=(float(at),))))
+        found.steps.append((place, StepKeys(inputs=letter, losses=(float(at),))))
     return found
 
 
-def first_steps(index: Index, at: int, count: int = 3) -> list[Seen]:
+def first_steps(index: ResumePlaceIndex, at: int, count: int = 3) -> list[StepKeys]:
     """Return what a right job shows that resumed after so many steps."""
     place, _ = index.steps[at]
     model = next((key for key, places in index.models.items() if place in places), "")
     held = next((key for key, places in index.optimizers.items() if place in places), "")
-    first, *rest = index.following(place, count)
+    first, *rest = index.select_steps(place, count)
     return [replace(first, model=model, optimizer=held), *rest]
 
 
@@ -46,16 +52,24 @@ def test_a_right_resume_is_found_whatever_is_assumed(at: int, inputs: str, steps
     index = course(inputs, epoch_steps=steps)
     place = index.steps[at][0]
 
-    for assumed in (NOTHING, Assumed(index.steps[0][0], "commit"), Assumed(Place(1, 0), "file")):
-        found = resumed_at(first_steps(index, at), index, assumed)
-        is_lost = at == 0 and assumed.place != START and inputs[0] in _inputs_at(index, assumed)
+    for assumed in (
+        NOTHING,
+        InferredPlace(index.steps[0][0], "commit"),
+        InferredPlace(TrainingPlace(1, 0), "file"),
+    ):
+        found = find_resume_point(first_steps(index, at), index, assumed)
+        is_lost = (
+            at == 0 and assumed.training_place != START and inputs[0] in _inputs_at(index, assumed)
+        )
         assert found == (
-            Resumed(assumed.place, assumed.by) if is_lost else Resumed(place, "state and inputs")
+            ResumePoint(assumed.training_place, assumed.evidence)
+            if is_lost
+            else ResumePoint(place, "state and inputs")
         )
 
 
-def _inputs_at(index: Index, assumed: Assumed) -> list[str]:
-    return [seen.inputs for seen in index.following(assumed.place, 1)]
+def _inputs_at(index: ResumePlaceIndex, assumed: InferredPlace) -> list[str]:
+    return [seen.inputs for seen in index.select_steps(assumed.training_place, 1)]
 
 
 @given(st.integers(1, 11), st.data())
@@ -66,44 +80,46 @@ def test_a_state_and_inputs_of_two_places_are_a_resume_where_the_state_is(
     other = data.draw(st.integers(0, 11).filter(lambda n: n != at))
     seen = replace(first_steps(index, at)[0], inputs="abcdefghijkl"[other], losses=(0.5,))
 
-    found = resumed_at([seen], index, NOTHING)
+    found = find_resume_point([seen], index, NOTHING)
 
-    assert found == Resumed(index.steps[at][0], "state")
+    assert found == ResumePoint(index.steps[at][0], "state")
 
 
 def test_a_model_of_one_place_with_the_optimizer_of_another_is_no_evidence_against_a_commit() -> (
     None
 ):
     index = course("abcdefgh", epoch_steps=4)
-    mixed = Seen(model="m2", optimizer="o4", inputs="e", losses=(0.5,))
+    mixed = StepKeys(model="m2", optimizer="o4", inputs="e", losses=(0.5,))
 
-    assert resumed_at([mixed], index, Assumed(Place(1, 0), "commit")) == Resumed(
-        Place(1, 0), "commit"
-    )
+    assert find_resume_point(
+        [mixed], index, InferredPlace(TrainingPlace(1, 0), "commit")
+    ) == ResumePoint(TrainingPlace(1, 0), "commit")
 
 
 def test_a_lost_model_does_not_move_a_job_whose_data_go_on() -> None:
     index = course("abcdefgh", epoch_steps=4)
-    lost = Seen(model="m0", optimizer="o0", inputs="e", losses=(0.5,))
+    lost = StepKeys(model="m0", optimizer="o0", inputs="e", losses=(0.5,))
 
-    found = resumed_at([lost], index, Assumed(Place(1, 0), "commit"))
+    found = find_resume_point([lost], index, InferredPlace(TrainingPlace(1, 0), "commit"))
 
-    assert found == Resumed(Place(1, 0), "commit")
+    assert found == ResumePoint(TrainingPlace(1, 0), "commit")
 
 
 def test_a_job_that_begins_anew_is_at_the_beginning_whatever_it_was_handed() -> None:
     index = course("abcdefgh", epoch_steps=4)
 
-    found = resumed_at(first_steps(index, 0), index, Assumed(Place(1, 0), "commit"))
+    found = find_resume_point(
+        first_steps(index, 0), index, InferredPlace(TrainingPlace(1, 0), "commit")
+    )
 
-    assert found == Resumed(START, "state and inputs")
+    assert found == ResumePoint(START, "state and inputs")
 
 
 def test_a_model_that_does_not_change_at_first_is_placed_by_what_its_optimizer_holds() -> None:
     index = course("abcdabcd", epoch_steps=4, frozen=True)
 
-    assert resumed_at(first_steps(index, 4), index, NOTHING) == Resumed(
-        Place(1, 0), "state and inputs"
+    assert find_resume_point(first_steps(index, 4), index, NOTHING) == ResumePoint(
+        TrainingPlace(1, 0), "state and inputs"
     )
 
 
@@ -113,67 +129,73 @@ def test_a_model_that_does_not_change_at_first_is_placed_by_the_steps_that_follo
     steps = first_steps(index, 4)
     alike = [replace(steps[0], losses=index.steps[0][1].losses), *steps[1:]]
 
-    assert resumed_at(alike[:1], index, NOTHING) == Resumed(START, "state and inputs")
-    assert resumed_at(alike, index, NOTHING).place == START
+    assert find_resume_point(alike[:1], index, NOTHING) == ResumePoint(START, "state and inputs")
+    assert find_resume_point(alike, index, NOTHING).training_place == START
     unseen = [replace(steps[0], losses=()), *steps[1:]]
-    assert resumed_at(unseen[:1], index, NOTHING) == Resumed(
-        START, "state and inputs", others=(Place(1, 0),)
+    assert find_resume_point(unseen[:1], index, NOTHING) == ResumePoint(
+        START, "state and inputs", alternatives=(TrainingPlace(1, 0),)
     )
-    assert resumed_at(unseen, index, NOTHING) == Resumed(Place(1, 0), "state and inputs")
+    assert find_resume_point(unseen, index, NOTHING) == ResumePoint(
+        TrainingPlace(1, 0), "state and inputs"
+    )
 
 
 def test_a_model_that_was_read_and_not_used_is_placed_by_its_optimizer() -> None:
     index = course("abcdabcd", epoch_steps=4)
-    lost = Seen(model="m0", optimizer="o4", inputs="a", losses=(0.0,))
+    lost = StepKeys(model="m0", optimizer="o4", inputs="a", losses=(0.0,))
 
-    assert resumed_at([lost], index, NOTHING) != Resumed(START, "state and inputs")
-    assert resumed_at([lost], index, NOTHING).place == Place(1, 0)
+    assert find_resume_point([lost], index, NOTHING) != ResumePoint(START, "state and inputs")
+    assert find_resume_point([lost], index, NOTHING).training_place == TrainingPlace(1, 0)
 
 
 def test_data_that_are_the_same_in_every_epoch_leave_a_lost_model_where_the_commit_was() -> None:
     index = course("abcdabcd", epoch_steps=4)
 
-    found = resumed_at(first_steps(index, 0), index, Assumed(Place(1, 0), "commit"))
+    found = find_resume_point(
+        first_steps(index, 0), index, InferredPlace(TrainingPlace(1, 0), "commit")
+    )
 
-    assert found == Resumed(Place(1, 0), "commit")
+    assert found == ResumePoint(TrainingPlace(1, 0), "commit")
 
 
 @given(st.integers(1, 7), st.randoms(use_true_random=False))
 def test_numbers_that_do_not_repeat_are_placed_by_the_runs_own_state(
     at: int, drawn: random.Random
 ) -> None:
-    index, own = course("abcdabcd", epoch_steps=4), Index()
+    index, own = course("abcdabcd", epoch_steps=4), ResumePlaceIndex()
     place = index.steps[at][0]
     own.add_keys(place, "mine", "held")
-    seen = Seen(model="mine", optimizer="held", inputs="", losses=(drawn.random() + 100,))
+    seen = StepKeys(model="mine", optimizer="held", inputs="", losses=(drawn.random() + 100,))
 
-    assert resumed_at([seen], index, NOTHING, own) == Resumed(place, "state")
+    assert find_resume_point([seen], index, NOTHING, own) == ResumePoint(place, "state")
 
 
 def test_inputs_alone_place_a_job_of_which_nothing_else_is_known() -> None:
     index = course("abcdabce", epoch_steps=4)
-    steps = [Seen(model="other", inputs=letter, losses=(0.5,)) for letter in "bce"]
+    steps = [StepKeys(model="other", inputs=letter, losses=(0.5,)) for letter in "bce"]
 
-    assert resumed_at(steps, index, NOTHING) == Resumed(Place(1, 1), "inputs")
-    assert resumed_at(steps[:2], index, NOTHING) == Resumed(
-        Place(1, 1), "inputs", others=(Place(0, 1),)
+    assert find_resume_point(steps, index, NOTHING) == ResumePoint(TrainingPlace(1, 1), "inputs")
+    assert find_resume_point(steps[:2], index, NOTHING) == ResumePoint(
+        TrainingPlace(1, 1), "inputs", alternatives=(TrainingPlace(0, 1),)
     )
 
 
 def test_equal_losses_place_a_state_that_was_not_looked_at() -> None:
     index = replace(course("abcdabcd", epoch_steps=4), models={}, optimizers={})
-    seen = Seen(model="other", optimizer="held", inputs="c", losses=(6.0,))
+    seen = StepKeys(model="other", optimizer="held", inputs="c", losses=(6.0,))
 
-    assert resumed_at([seen], index, NOTHING) == Resumed(Place(1, 2), "inputs and losses")
+    assert find_resume_point([seen], index, NOTHING) == ResumePoint(
+        TrainingPlace(1, 2), "inputs and losses"
+    )
 
 
 def test_an_index_is_read_as_it_was_written_and_without_steps_for_other_ranks() -> None:
-    index = indexes(Story().baseline())[0]
+    index = get_indexes(Story().baseline())[0]
 
-    assert Index.of_fields(index.as_fields(ranks=2), ranks=2) == replace(
+    assert ResumePlaceIndex.from_fields(index.build_fields(ranks=2), ranks=2) == replace(
         index, steps=[(place, replace(seen, model="", optimizer="")) for place, seen in index.steps]
     )
-    assert Index.of_fields(index.as_fields(ranks=2), ranks=3).steps == []
+    assert ResumePlaceIndex.from_fields(index.build_fields(ranks=2), ranks=3).steps == []
 
 
 # -- in a run --------------------------------------------------------------------------------------
@@ -192,9 +214,9 @@ def test_an_attempt_that_was_recorded_elsewhere_is_placed_where_its_training_is(
 
     moved = analysis_of(OWN, history)
 
-    assert moved.restarts[0].attempt.place == (2, 0)
-    assert moved.run.lineage.lost == analysis_of(OWN).run.lineage.lost
-    assert placed(OWN.history(), OWN.baseline()) is not None
+    assert moved.restarts[0].attempt.training_place == (2, 0)
+    assert moved.run.lineage.lost_steps == analysis_of(OWN).run.lineage.lost_steps
+    assert relocate_attempts(OWN.history(), OWN.baseline()) is not None
 
 
 def test_an_attempt_that_goes_on_behind_what_it_was_handed_is_named() -> None:
@@ -216,7 +238,7 @@ def _saved_for(
     history: History, *, epoch: int
 ) -> tuple[tuple[ev.AnyEvent, ...], tuple[ev.AnyEvent, ...]]:
     """Return that rank 0 saved a file at the end of an epoch, and uploaded it with its report."""
-    done = [e for _, e in history.of(ev.Committed) if e.epoch == epoch]
+    done = [e for _, e in history.select_events(ev.Committed) if e.epoch == epoch]
     at: dict[str, Any] = {"attempt": 0, "rank": 0, "epoch": epoch, "step": 6}
     begun = ev.FileSaveBegun(**at, path="/own/model.pt")
     saved = ev.FileSaved(**at, path="/own/model.pt", digest="d1", bytes=9)

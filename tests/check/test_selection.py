@@ -164,7 +164,7 @@ def test_a_job_that_chooses_nothing_owes_nothing() -> None:
 
 def unsaved(history: History) -> History:
     """Return that the report before the last carried no checkpoint."""
-    last = max(event.epoch for _, event in history.of(ev.Committed))
+    last = max(event.epoch for _, event in history.select_events(ev.Committed))
     return changed(history, ev.Committed, lambda e: e.epoch == last - 1, checkpoint=None)
 
 

@@ -9,7 +9,7 @@ from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.bounds import Tolerance
 from chaos.model.history import History
-from chaos.model.severity import Severity, worst
+from chaos.model.severity import Severity, find_worst_severity
 from chaos.model.verdict import Verdict
 from tests.check.parts import KILLED, fresh
 from tests.check.shorthand import plan_of, told_in
@@ -33,14 +33,18 @@ def lost_rng() -> History:
 def called(history: History, *, draws: bool) -> History:
     """Tell what the generators were before the first forward call; `draws`: others than after."""
     entries = list(history)
-    seen = [(n, e) for n, e in history.of(ev.StateSeen) if e.attempt and e.moment == "entered"]
+    seen = [
+        (n, e)
+        for n, e in history.select_events(ev.StateSeen)
+        if e.attempt and e.moment == "entered"
+    ]
     for number, entered in reversed(seen):
         after = next(part.digest for part in entered.components if part.name == "rng.torch")
         digests = {"rng.torch": "before" if draws else after}
         who: dict[str, int] = {"attempt": entered.attempt, "rank": entered.rank}
         place: dict[str, int] = {"epoch": entered.epoch, "step": entered.step}
         census: Any = ev.CensusTaken(**who, **place, held=(), generators=digests)  # type: ignore[arg-type]
-        entries.insert(number, msgspec.structs.replace(entries[number], what=census))
+        entries.insert(number, msgspec.structs.replace(entries[number], event=census))
     return History(entries)
 
 
@@ -68,9 +72,9 @@ def counted(history: History, *, reset: bool = False) -> History:
 
 
 def test_the_gravest_severity_is_that_of_the_whole() -> None:
-    assert worst(["cosmetic", "wrong result", "not reproducible"]) == "wrong result"
-    assert worst(["cosmetic", "not reproducible", "work lost"]) == "work lost"
-    assert worst([]) is None
+    assert find_worst_severity(["cosmetic", "wrong result", "not reproducible"]) == "wrong result"
+    assert find_worst_severity(["cosmetic", "not reproducible", "work lost"]) == "work lost"
+    assert find_worst_severity([]) is None
 
 
 def test_a_right_run_has_no_severity() -> None:

@@ -11,14 +11,14 @@ from tests.check.story import Story, Strike
 
 def one_epoch_back(story: Story) -> History:
     """Tell of a job that trains the finished epoch again, each time that it resumes."""
-    due = {(e.rank, e.epoch, e.step): e for _, e in story.baseline().of(ev.StepDone)}
+    due = {(e.rank, e.epoch, e.step): e for _, e in story.baseline().select_events(ev.StepDone)}
     entries = []
     for entry in story.history():
-        what = entry.what
+        what = entry.event
         if isinstance(what, ev.StepDone) and what.attempt:
             theirs = due[what.rank, what.epoch - what.attempt, what.step]
             what = msgspec.structs.replace(what, inputs=theirs.inputs, losses=theirs.losses)
-        entries.append(msgspec.structs.replace(entry, what=what))
+        entries.append(msgspec.structs.replace(entry, event=what))
     return History(entries)
 
 

@@ -35,7 +35,7 @@ def test_every_letter_is_tried_by_name() -> None:
 
 
 def test_a_value_of_the_last_rank_holds_for_those_after_it() -> None:
-    loads = told_in("ranks3 g<c0/- @model=1/2 s .").of(ev.WorkerStarted)
+    loads = told_in("ranks3 g<c0/- @model=1/2 s .").select_events(ev.WorkerStarted)
 
     assert [(e.world_size, e.checkpoint) for _, e in loads] == [(3, "c0"), (3, None), (3, None)]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from tests.check.each import judge_each
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
@@ -19,7 +19,9 @@ ODD = ev.Component(name="model", digest="odd", size=7.0)
 def read_before_training(history: History, *loads: ev.FileLoaded) -> History:
     """Return that ranks of attempt 1 read more files, after all else that they read."""
     at = rows(history, ev.StepDone, lambda e: e.attempt == 1)[0]
-    entries = [Entry(time_ns=history[at].time_ns, source="x", seq=0, what=load) for load in loads]
+    entries = [
+        JournalEntry(time_ns=history[at].time_ns, source="x", seq=0, event=load) for load in loads
+    ]
     return History([*history.entries[:at], *entries, *history.entries[at:]])
 
 
@@ -99,7 +101,7 @@ def test_a_file_that_was_the_same_at_several_saves_has_the_age_of_each() -> None
             ev.FileSaved(**place, step=step, digest="/own/random_1.pt", bytes=9),
         )
     ]
-    entries = [Entry(time_ns=history[at].time_ns, source="x", seq=0, what=e) for e in saved]
+    entries = [JournalEntry(time_ns=history[at].time_ns, source="x", seq=0, event=e) for e in saved]
     wrote = History([*history.entries[:at], *entries, *history.entries[at:]])
 
     assert result_on("agreement", OWN, read_before_training(history, *read)).status == "fail"
@@ -155,7 +157,10 @@ def test_a_job_that_could_not_read_its_file_and_began_anew_is_found() -> None:
 
 def test_a_model_that_could_not_be_read_while_the_cursor_was_is_found() -> None:
     first = next(
-        p for _, e in OWN.history().of(ev.StateSeen) for p in e.components if p.name == "model"
+        p
+        for _, e in OWN.history().select_events(ev.StateSeen)
+        for p in e.components
+        if p.name == "model"
     )
     history = read_before_training(OWN.history(), failed(0, "/own/model.pt"))
     history = restored_wrong(history, "model", first, moment="entered")

@@ -4,7 +4,7 @@ import pytest
 
 from chaos.check.judge import judge
 from chaos.check.standstill import describe_waits
-from chaos.check.time_limits import IDLE_MIN_S, longest_idle_s, with_idle_limit
+from chaos.check.time_limits import IDLE_MIN_S, add_idle_limit, measure_longest_idle_s
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History
 from chaos.model.verdict import CheckResult
@@ -90,7 +90,7 @@ def test_of_a_run_that_was_not_seen_to_stand_still_it_is_not_said_that_it_waits(
 def test_a_job_may_stand_still_five_times_as_long_as_without_a_fault(
     clean: str, limit_s: float
 ) -> None:
-    plan = with_idle_limit(plan_of(HUNG), Baseline([told_in(CLEAN), told_in(clean)]))
+    plan = add_idle_limit(plan_of(HUNG), Baseline([told_in(CLEAN), told_in(clean)]))
 
     assert plan.limits.idle_s == pytest.approx(limit_s, abs=2)
 
@@ -99,8 +99,8 @@ def test_a_limit_that_the_scenario_states_stands() -> None:
     plan = plan_of(HUNG)
     stated = plan.model_copy(update={"limits": plan.limits.model_copy(update={"idle_s": 600.0})})
 
-    assert with_idle_limit(stated, Baseline([told_in(CLEAN)])).limits.idle_s == 600
+    assert add_idle_limit(stated, Baseline([told_in(CLEAN)])).limits.idle_s == 600
 
 
 def test_a_history_without_workers_has_no_pause() -> None:
-    assert longest_idle_s(History([])) == 0
+    assert measure_longest_idle_s(History([])) == 0

@@ -2,13 +2,13 @@
 
 import pytest
 
-from chaos.check.fix_hints import values
+from chaos.check.fix_hints import describe_values
 from chaos.check.judge import judge
-from chaos.check.state_at_resume import Row
+from chaos.check.state_at_resume import ResumeRow
 from chaos.model import event as ev
 from chaos.model.bounds import Tolerance
 from chaos.model.history import History
-from chaos.model.launcher import FACTS
+from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.verdict import CheckResult
 from tests.check.parts import KILLED, TWICE, fresh, lost, part
 from tests.check.shorthand import plan_of, told_in
@@ -167,8 +167,9 @@ def test_what_is_gone_and_has_no_size_is_said_to_be_gone(
 ) -> None:
     due = ev.Component(name="optimizer.state", digest="due")
 
-    assert values(
-        Row(1, 0, 1, 0, 9, "optimizer.state", "not restored", ours, due), FACTS["ray"].words
+    assert describe_values(
+        ResumeRow(1, 0, 1, 0, 9, "optimizer.state", "not restored", ours, due),
+        LAUNCHER_FACTS["ray"].words,
     ) == (f"{words}, and not in the baseline")
 
 
@@ -183,7 +184,7 @@ def in_order_of_epoch_0(history: History) -> History:
     def given(done: ev.StepDone) -> ev.Inputs:
         first = next(
             e
-            for _, e in history.of(ev.StepDone)
+            for _, e in history.select_events(ev.StepDone)
             if (e.attempt, e.rank, e.epoch, e.step) == (0, done.rank, done.epoch - 2, done.step)
         )
         assert first.inputs is not None

@@ -171,16 +171,16 @@ def test_a_part_that_is_no_longer_there_is_in_doubt() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_one_digest_of_any_lasting_part_is_enough(seed: int) -> None:
     history = KILLED.history()
-    seen = [n for n, e in history.of(ev.StateSeen) if e.attempt == 1]
+    seen = [n for n, e in history.select_events(ev.StateSeen) if e.attempt == 1]
     number = random.Random(seed).choice(seen)
     entries = list(history)
-    what = entries[number].what
+    what = entries[number].event
     assert isinstance(what, ev.StateSeen)
     parts = list(what.components)
     name = random.Random(seed + 100).choice(LASTING)
     index = [part.name for part in parts].index(name)
     parts[index] = msgspec.structs.replace(parts[index], digest="odd")
     odd = msgspec.structs.replace(what, components=tuple(parts))
-    entries[number] = msgspec.structs.replace(entries[number], what=odd)
+    entries[number] = msgspec.structs.replace(entries[number], event=odd)
 
     assert verdict_on(KILLED, History(entries)).status == "fail"

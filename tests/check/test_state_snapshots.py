@@ -3,9 +3,9 @@
 import pytest
 
 from chaos.check.analysis import RunTables
-from chaos.check.restarts import restarts
-from chaos.check.state_at_resume import Beside
-from chaos.check.state_snapshots import StateSnapshots, differing, parts_of
+from chaos.check.restarts import build_restarts
+from chaos.check.state_at_resume import ResumeComparison
+from chaos.check.state_snapshots import StateSnapshots, find_differing_parts, index_parts
 from chaos.check.tolerance import EXACT
 from chaos.model import event as ev
 from tests.check.scribe import history_of
@@ -28,7 +28,7 @@ def seen(parts: Told, *, attempt: int = 0, epoch: int = 0, moment: str = "entere
 
 
 def names(snapshots: StateSnapshots) -> list[list[str]]:
-    return [sorted(parts_of(state)) for _, state in snapshots.all]
+    return [sorted(index_parts(state)) for _, state in snapshots.numbered_snapshots]
 
 
 def test_a_part_keeps_its_name_when_another_before_it_is_gone() -> None:
@@ -55,7 +55,10 @@ def test_a_run_names_its_parts_as_its_baseline_does() -> None:
 
     assert names(baseline) == [["model"], ["model.1"]]
     assert names(run) == [["model.1", "model.2"]]
-    assert parts_of(run.all[0][1])["model.1"] == parts_of(baseline.all[1][1])["model.1"]
+    assert (
+        index_parts(run.numbered_snapshots[0][1])["model.1"]
+        == index_parts(baseline.numbered_snapshots[1][1])["model.1"]
+    )
 
 
 def test_of_owners_that_are_alike_another_number_of_them_is_not_the_same() -> None:
@@ -63,16 +66,16 @@ def test_of_owners_that_are_alike_another_number_of_them_is_not_the_same() -> No
     both = StateSnapshots(history_of(seen({"model": "twin=copy", "model.1": "twin=own"})), baseline)
     one = StateSnapshots(history_of(seen({"model": "twin=own"})), baseline)
 
-    due = baseline.all[0][1]
-    assert not list(differing(both.all[0][1], due, EXACT))
-    assert not list(differing(one.all[0][1], due, EXACT))
+    due = baseline.numbered_snapshots[0][1]
+    assert not list(find_differing_parts(both.numbered_snapshots[0][1], due, EXACT))
+    assert not list(find_differing_parts(one.numbered_snapshots[0][1], due, EXACT))
     assert names(one) == [["model.2"]]
 
 
 def test_parts_without_a_structure_keep_their_names() -> None:
     told = seen({"rng.torch": "=a", "optimizer.slots.1": "=b", "model.weights": "=c"})
 
-    [(_, state)] = StateSnapshots(history_of(told)).all
+    [(_, state)] = StateSnapshots(history_of(told)).numbered_snapshots
 
     assert state == told
 
@@ -99,8 +102,8 @@ def test_a_part_is_lost_only_where_what_it_belongs_to_is_there(ours: Told, stand
         ),
         baseline,
     )
-    beside = Beside(run.snapshots, baseline.snapshots, frozenset(), EXACT)
+    beside = ResumeComparison(run.snapshots, baseline.snapshots, frozenset(), EXACT)
 
-    rows = beside.rows(restarts(run.history, run.attempts, run.lineage, ()))
+    rows = beside.build_rows(build_restarts(run.history, run.attempts, run.lineage, ()))
 
     assert {row.component: row.standing for row in rows}["optimizer.exp_avg"] == standing

@@ -5,14 +5,14 @@ import pytest
 from chaos.errors import JobError
 from chaos.job_failure import refuse_other_steps
 from chaos.model.history import Baseline
-from chaos.plan.extent import steps_by_epoch
+from chaos.plan.extent import count_epoch_steps
 from tests.check.story import Story
 
 
 def test_steps_that_no_epoch_has_are_refused_with_those_that_it_has() -> None:
     story = Story()
     baseline = Baseline([story.baseline()])
-    (steps,) = set(steps_by_epoch(baseline))
+    (steps,) = set(count_epoch_steps(baseline))
     plan = story.plan()
 
     refuse_other_steps(plan, baseline)

@@ -103,7 +103,7 @@ def test_a_failure_that_storage_did_not_cause_is_surplus() -> None:
 def test_one_op_may_end_several_attempts_and_each_is_charged() -> None:
     story = Story((Strike(1, 3, 1), Strike(2, 3, 1)))
     first = story.history()
-    at = [n for n, _ in first.of(ev.FailureDecided)]
+    at = [n for n, _ in first.select_events(ev.FailureDecided)]
     entries = list(first)
     twice = History(entries[: at[1]])
     twice = told(twice, did("killed", attempt=1), before=ev.RunEnded)
@@ -119,7 +119,7 @@ def test_one_op_may_end_several_attempts_and_each_is_charged() -> None:
 
 
 def told_before_first(history: History, event: ev.AnyEvent) -> History:
-    at = next(n for n, _ in history.of(ev.FailureDecided))
+    at = next(n for n, _ in history.select_events(ev.FailureDecided))
     head = told(History(list(history)[:at]), event, before=ev.RunEnded)
     return History([*head, *list(history)[at:]])
 

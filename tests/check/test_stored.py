@@ -7,7 +7,7 @@ import pytest
 
 from chaos.check.analysis import RunTables
 from chaos.check.judge import judge
-from chaos.check.storage import files_in, shared_file_warnings
+from chaos.check.storage import find_shared_file_warnings, list_files
 from chaos.faults.fail_save import FailSave
 from chaos.model import event as ev
 from chaos.model.history import History
@@ -72,7 +72,7 @@ def test_one_that_is_gone_from_a_folder_of_the_jobs_own_is_missed() -> None:
 
 def test_damage_that_is_there_at_the_end_is_a_result_though_an_earlier_look_saw_it_first() -> None:
     run = told_in("g s u r c s u r c s x g<c1 s u r c L:c0~,c1,c2 L:c0~,c1,c2 .")
-    first = next(seen for _, seen in run.of(ev.StorageSeen))
+    first = next(seen for _, seen in run.select_events(ev.StorageSeen))
     run = changed(run, ev.StorageSeen, lambda seen: seen is first, op=0)
 
     found = results(run, told_in(BASELINE))["checkpoints"]
@@ -149,10 +149,10 @@ def test_a_checkpoint_itself_comes_before_a_folder_that_holds_its_like() -> None
     own = ev.StoredCheckpoint(name="own", files={"c0/a": "1"})
     seen = ev.StorageSeen(op=None, checkpoints=(own,))
 
-    assert files_in(seen, "own") == {"c0/a": "1"}
-    assert files_in(seen, "own/c0") == {"a": "1"}
-    assert files_in(seen, "own/c") is None
-    assert files_in(seen, "other") is None
+    assert list_files(seen, "own") == {"c0/a": "1"}
+    assert list_files(seen, "own/c0") == {"a": "1"}
+    assert list_files(seen, "own/c") is None
+    assert list_files(seen, "other") is None
 
 
 # -- a file of several ranks -----------------------------------------------------------------------
@@ -174,7 +174,7 @@ def shared(history: History, *, stored: str, second: str = "of 1") -> History:
 
     history = changed(history, ev.PartUploaded, lambda e: e.checkpoint == "c2", files=uploaded)
     history = changed(history, ev.StorageSeen, checkpoints=files)
-    attempt = max(event.attempt for _, event in history.of(ev.Committed))
+    attempt = max(event.attempt for _, event in history.select_events(ev.Committed))
     code = ev.CodeLine(file="/job/train.py", line=46, first=46, around=("torch.save(states, f)",))
     save = ev.FileSaved(
         attempt=attempt,
@@ -207,7 +207,7 @@ def test_a_clean_run_with_such_a_mixture_is_no_end_of_the_audit_and_has_a_warnin
 
     assert result.status == "pass"
     assert "2 checkpoints whole" in result.summary
-    (warning,) = shared_file_warnings(RunTables(clean))
+    (warning,) = find_shared_file_warnings(RunTables(clean))
     assert "ranks 0 and 1 each upload states.pt with other content, saved at train.py:46" in warning
 
 
@@ -215,14 +215,14 @@ def test_the_file_of_the_last_rank_is_whole_and_has_a_warning() -> None:
     run = shared(told_in(RUN), stored="of 1")
 
     assert results(run, told_in(BASELINE))["checkpoints"].status == "pass"
-    assert len([*shared_file_warnings(RunTables(run))]) == 1
+    assert len([*find_shared_file_warnings(RunTables(run))]) == 1
 
 
 def test_ranks_that_upload_the_same_bytes_share_nothing() -> None:
     run = shared(told_in(RUN), stored="of 0", second="of 0")
 
     assert results(run, told_in(BASELINE))["checkpoints"].status == "pass"
-    assert not [*shared_file_warnings(RunTables(run))]
+    assert not [*find_shared_file_warnings(RunTables(run))]
 
 
 def test_other_damage_of_such_a_file_than_a_mixture_is_told_as_before() -> None:

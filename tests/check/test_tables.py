@@ -16,9 +16,9 @@ TWICE = Story((Strike(1, 3, 1), Strike(3, 2, 0)))
 def test_an_attempt_keeps_the_steps_that_carry_its_index() -> None:
     first, second = analysis_of(KILLED).run.attempts
 
-    assert [len(first.steps_of(1, epoch)) for epoch in range(3)] == [6, 6, 3]
+    assert [len(first.select_steps(1, epoch)) for epoch in range(3)] == [6, 6, 3]
     assert (second.epoch, sorted(second.starts)) == (2, [0, 1])
-    assert second.asked == {0, 1}
+    assert second.reading_ranks == {0, 1}
 
 
 def test_the_tables_of_a_baseline_are_made_once_and_fit_every_run() -> None:
@@ -42,11 +42,11 @@ def test_an_attempt_of_which_only_a_decision_was_seen_is_no_attempt() -> None:
 def test_the_lineage_keeps_what_the_last_attempt_did_again() -> None:
     lineage = analysis_of(KILLED).run.lineage
 
-    assert {lineage.count(rank, epoch) for rank in (0, 1) for epoch in range(4)} == {6}
+    assert {lineage.count_steps(rank, epoch) for rank in (0, 1) for epoch in range(4)} == {6}
     assert [commit.epoch for commit in lineage.commits] == [0, 1, 2, 3]
-    assert lineage.resumed == {(0, 2), (1, 2)}
-    assert lineage.lost == {0: {}, 1: {0: 3, 1: 3}}
-    assert {step.attempt for step in lineage.steps_of(0, 2)} == {1}
+    assert lineage.resumed_epochs == {(0, 2), (1, 2)}
+    assert lineage.lost_steps == {0: {}, 1: {0: 3, 1: 3}}
+    assert {step.attempt for step in lineage.select_steps(0, 2)} == {1}
 
 
 def test_a_restart_further_back_takes_the_place_of_an_earlier_one() -> None:
@@ -55,18 +55,18 @@ def test_a_restart_further_back_takes_the_place_of_an_earlier_one() -> None:
 
     lineage = analysis_of(story, history).run.lineage
 
-    assert lineage.resumed == {(0, 1), (1, 1)}
+    assert lineage.resumed_epochs == {(0, 1), (1, 1)}
 
 
 def test_a_rank_that_did_not_speak_follows_the_others() -> None:
     history = without(KILLED.history(), ev.WorkerStarted, lambda e: (e.attempt, e.rank) == (1, 1))
 
-    assert analysis_of(KILLED, history).run.lineage.count(1, 2) == 6
+    assert analysis_of(KILLED, history).run.lineage.count_steps(1, 2) == 6
 
 
 def test_the_way_between_commits_counts_to_the_next_checkpoint() -> None:
     def longest(story: Story) -> int:
-        return analysis_of(story).run.lineage.longest_way_between_commits
+        return analysis_of(story).run.lineage.longest_commit_interval
 
     assert longest(Story()) == 6
     assert longest(Story(every=2)) == 12
@@ -80,18 +80,18 @@ def test_a_restart_knows_its_fault_its_decision_and_the_newest_commit() -> None:
     assert [strike.op.index for strike in first.injections] == [0]
     assert first.decision is not None
     assert first.decision.event.attempt == 0
-    assert first.newest is not None
-    assert first.newest.checkpoint == "checkpoint_0_0"
+    assert first.newest_commit is not None
+    assert first.newest_commit.checkpoint == "checkpoint_0_0"
     assert first.checkpoints == {0: "checkpoint_0_0", 1: "checkpoint_0_0"}
     assert (first.epoch, second.epoch) == (1, 3)
-    assert second.ended is first.attempt
+    assert second.previous_attempt is first.attempt
 
 
 def test_a_commit_that_came_after_the_next_group_is_not_the_newest_it_could_know() -> None:
     story = Story((Strike(2, 3, 1),))
     history = changed(story.history(), ev.Committed, lambda e: e.epoch == 2, attempt=0)
 
-    newest = analysis_of(story, history).restarts[0].newest
+    newest = analysis_of(story, history).restarts[0].newest_commit
 
     assert newest is not None
     assert newest.epoch == 1
@@ -122,8 +122,8 @@ def test_the_first_attempt_may_be_missing() -> None:
 
     (restart,) = analysis_of(KILLED, history).restarts
 
-    assert restart.ended is None
-    assert restart.newest is None
+    assert restart.previous_attempt is None
+    assert restart.newest_commit is None
 
 
 def test_a_strike_by_the_clock_hits_the_attempt_that_still_uses_the_node() -> None:
@@ -131,7 +131,7 @@ def test_a_strike_by_the_clock_hits_the_attempt_that_still_uses_the_node() -> No
 
     (strike,) = analysis_of(story).injections
 
-    assert (strike.hit, strike.landed, strike.is_preemption) == (0, True, True)
+    assert (strike.hit_attempt, strike.has_effect, strike.is_preemption) == (0, True, True)
 
 
 def test_a_node_without_workers_is_lost_in_vain() -> None:
@@ -140,21 +140,21 @@ def test_a_node_without_workers_is_lost_in_vain() -> None:
     moved = changed(history, ev.FaultInvoked, node_id="node-elsewhere")
     before = changed(history, ev.NoticeGiven, deadline_ns=0)
 
-    assert analysis_of(story, history).injections[0].hit == 0
-    assert analysis_of(story, moved).injections[0].hit is None
-    assert analysis_of(story, before).injections[0].hit is None
+    assert analysis_of(story, history).injections[0].hit_attempt == 0
+    assert analysis_of(story, moved).injections[0].hit_attempt is None
+    assert analysis_of(story, before).injections[0].hit_attempt is None
 
 
 def test_ray_may_end_a_preempted_group_a_moment_before_our_deadline() -> None:
     story = Story((Strike(1, 2, 1, kind="preempt_node"),))
-    (decided,) = [n for n, _ in story.history().of(ev.FailureDecided)]
+    (decided,) = [n for n, _ in story.history().select_events(ev.FailureDecided)]
     decided_ns = story.history().time_ns(decided)
 
     def hit(late_s: float, charged: str) -> int | None:
         due_ns = int(decided_ns + late_s * 1e9)
         history = changed(story.history(), ev.NoticeGiven, deadline_ns=due_ns)
         history = changed(history, ev.FailureDecided, charged=charged)
-        return analysis_of(story, history).injections[0].hit
+        return analysis_of(story, history).injections[0].hit_attempt
 
     assert hit(0.01, "failures") == 0
     assert hit(60, "preemptions") == 0
@@ -164,7 +164,7 @@ def test_ray_may_end_a_preempted_group_a_moment_before_our_deadline() -> None:
 def test_a_strike_that_was_not_seen_has_the_rank_it_was_meant_for() -> None:
     (strike,) = analysis_of(KILLED, Story().history()).injections
 
-    assert (strike.rank, strike.landed, strike.events) == (1, False, ())
+    assert (strike.rank, strike.has_effect, strike.events) == (1, False, ())
 
 
 def test_tables_are_made_once() -> None:

@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 from chaos.check.judge import judge
-from chaos.harness import recorded
+from chaos.harness import load_recorded_history
 from chaos.model import event as ev
 from chaos.model.history import History
-from chaos.model.launcher import FACTS
+from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.plan import Plan
 from chaos.model.scenario import Job
 from chaos.model.trigger import AtMoment, AtState
@@ -70,8 +70,8 @@ def under_torchrun(what: ev.AnyEvent) -> ev.AnyEvent:
 
 
 def history_under_torchrun(history: History) -> History:
-    kept = (entry for entry in history if not isinstance(entry.what, GONE))
-    told = [msgspec.structs.replace(entry, what=under_torchrun(entry.what)) for entry in kept]
+    kept = (entry for entry in history if not isinstance(entry.event, GONE))
+    told = [msgspec.structs.replace(entry, event=under_torchrun(entry.event)) for entry in kept]
     return History(told, torn=history.torn)
 
 
@@ -86,7 +86,7 @@ def runs() -> Iterator[tuple[str, Verdict]]:
         archive.extractall(folder, filter="data")
         for file in sorted(Path(folder).rglob("plan.json"))[::3]:
             run = RunDirectory(file.parent)
-            plan, history, clean = run.load_plan(), recorded(run), run.load_baseline()
+            plan, history, clean = run.load_plan(), load_recorded_history(run), run.load_baseline()
             is_there = all(
                 op.fault.needs is None
                 and op.kind != "raise_in_worker"  # its recorded proof is Ray's word
@@ -119,7 +119,7 @@ def test_no_sentence_on_a_job_of_torchruns_speaks_of_what_ray_has() -> None:
 
 
 def test_no_term_of_torchruns_is_rays() -> None:
-    words = FACTS["torchrun"].words
+    words = LAUNCHER_FACTS["torchrun"].words
     terms = [str(getattr(words, field.name)) for field in fields(words)]
     assert not [term for term in terms if RAYS.search(term)]
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.curves import curves
-from chaos.check.divergence import divergence
+from chaos.check.curves import build_curves
+from chaos.check.divergence import find_divergence
 from chaos.check.judge import judge
-from chaos.check.values import NumberPair, as_number
+from chaos.check.values import NumberPair, parse_number
 from chaos.faults.slow_worker import SlowWorker
 from chaos.model import event as ev
 from chaos.model.bounds import Tolerance
@@ -40,7 +40,7 @@ def test_an_equal_run_is_equal_to_the_last_bit() -> None:
     assert result.summary == (
         "48 losses, 16 metric values and 80 parts of the state equal the baseline's to the last bit"
     )
-    assert divergence(analysis_of(KILLED)) is None
+    assert find_divergence(analysis_of(KILLED)) is None
 
 
 def test_losses_that_were_resolved_later_are_joined() -> None:
@@ -51,14 +51,14 @@ def test_one_bit_of_one_loss_after_the_restart_is_found() -> None:
     history = differs_at(KILLED.history(), 1, 1, 2, 4)
 
     result = result_on("trajectory", KILLED, history)
-    first = divergence(analysis_of(KILLED, history))
+    first = find_divergence(analysis_of(KILLED, history))
 
     assert result.status == "fail"
     assert "from epoch 2, step 4 on (rank 1) the loss differs" in result.summary
     assert "1 of 48 differ" in result.summary
     assert first is not None
-    assert (first.epoch, first.step, first.rank, first.baseline) == (2, 4, 1, loss(1, 2, 4))
-    assert repr(first.ours) in result.summary
+    assert (first.epoch, first.step, first.rank, first.baseline_value) == (2, 4, 1, loss(1, 2, 4))
+    assert repr(first.run_value) in result.summary
 
 
 def test_the_headline_keeps_to_what_is_known() -> None:
@@ -76,7 +76,7 @@ def test_the_first_of_many_differences_is_named() -> None:
     history = differs_at(history, 1, 1, 2, 5)
     history = differs_at(history, 1, 0, 3, 1)
 
-    first = divergence(analysis_of(KILLED, history))
+    first = find_divergence(analysis_of(KILLED, history))
 
     assert first is not None
     assert first.order == ((2, 5), 1)
@@ -109,7 +109,7 @@ def test_a_job_that_does_not_repeat_itself_cannot_be_judged(
     assert "does not repeat itself here" in result.summary
     assert remedy in result.summary
     assert "in `job.inputs` or delete the folder `.baselines` under reports" in result.summary
-    assert divergence(analysis_of(KILLED, history, **expect)) is None
+    assert find_divergence(analysis_of(KILLED, history, **expect)) is None
 
 
 def test_lost_work_before_the_fault_is_part_of_the_control() -> None:
@@ -186,7 +186,10 @@ def test_a_step_without_any_loss_on_either_side_is_not_compared() -> None:
     analysis = RunAnalysis(KILLED.plan(), nothing(KILLED.history()), nothing(KILLED.baseline()))
 
     assert analysis.comparison is not None
-    assert (analysis.comparison.steps_apart, analysis.comparison.losses.compared) == (2, 46)
+    assert (analysis.comparison.unpaired_steps, analysis.comparison.losses.compared_count) == (
+        2,
+        46,
+    )
 
 
 def test_what_is_right_is_said_only_where_it_was_shown() -> None:
@@ -202,7 +205,7 @@ def test_what_is_right_is_said_only_where_it_was_shown() -> None:
 
 def test_without_a_baseline_there_is_no_trajectory() -> None:
     assert result_on("trajectory", KILLED, alone=True).status == "inconclusive"
-    assert divergence(RunAnalysis(KILLED.plan(), KILLED.history())) is None
+    assert find_divergence(RunAnalysis(KILLED.plan(), KILLED.history())) is None
 
 
 NAN, INF = math.nan, math.inf
@@ -235,15 +238,15 @@ def test_numbers_agree_within_a_tolerance(
     ("value", "expected"), [("inf", INF), ("-inf", -INF), (3, 3), (True, None), ("3", None)]
 )
 def test_only_numbers_are_compared(value: object, expected: float | None) -> None:
-    assert as_number(value) == expected
+    assert parse_number(value) == expected
 
 
 def test_a_relative_difference_needs_something_to_be_relative_to() -> None:
-    assert NumberPair(0, 1, 0, "loss", 1.0, 0.0, 0, 0).relative is None
+    assert NumberPair(0, 1, 0, "loss", 1.0, 0.0, 0, 0).relative_difference is None
 
 
 def test_curves_share_an_axis_and_keep_the_lost_work() -> None:
-    drawn = curves(analysis_of(KILLED))
+    drawn = build_curves(analysis_of(KILLED))
 
     assert [point.position for point in drawn.baseline] == list(range(1, 25))
     assert [point.position for point in drawn.run if point.lost] == [13, 14, 15]
@@ -255,9 +258,9 @@ def test_curves_can_be_drawn_without_a_baseline_and_without_losses() -> None:
     analysis = analysis_of(KILLED, changed(KILLED.history(), ev.StepDone, losses=("nan", 1.0)))
     alone = RunAnalysis(analysis.plan, changed(analysis.history, ev.StepDone, losses=None))
 
-    assert curves(analysis).run[0].loss is None
-    assert curves(alone, rank=1).run[0].loss is None
-    assert curves(alone).baseline == ()
+    assert build_curves(analysis).run[0].loss is None
+    assert build_curves(alone, rank=1).run[0].loss is None
+    assert build_curves(alone).baseline == ()
 
 
 def of_rank_0(story: Story, epoch: int) -> History:

@@ -104,7 +104,7 @@ def test_without_any_state_the_losses_of_epoch_0_tell_of_a_beginning_anew(
 ) -> None:
     history = from_the_beginning(BLIND.history(), ranks=ranks)
 
-    assert analysis_of(BLIND, history).began_anew == anew
+    assert analysis_of(BLIND, history).scratch_attempts == anew
     words = "attempt 1 started from scratch: it was handed checkpoint_0_1, and loaded nothing"
     assert (words in result_on("resume-point", BLIND, history).summary) is bool(anew)
 
@@ -126,7 +126,7 @@ def waiting(*, files: bool) -> tuple[bool, ...]:
     history = told(story.history(), saved)
     history = without(history, ev.Repositioned, lambda e: e.attempt == 1)
     history = without(history, ev.StepDone, lambda e: (e.attempt, e.rank) == (1, 1))
-    return tuple(a.starts[1].settled for a in analysis_of(story, history).run.attempts)
+    return tuple(a.starts[1].is_settled for a in analysis_of(story, history).run.attempts)
 
 
 def test_a_rank_that_was_yet_to_look_for_its_file_is_not_settled() -> None:

@@ -79,9 +79,9 @@ def test_an_attempt_that_raises_after_its_load_is_named_by_the_file_and_the_erro
     raised = ev.FailureDecided(
         attempt=1, decision="RETRY", charged="failures", error="", errors=errors
     )
-    late = max(n for n, e in history.of(ev.FileLoaded) if e.attempt == 1)
+    late = max(n for n, e in history.select_events(ev.FileLoaded) if e.attempt == 1)
     entries = list(history)
-    entry = msgspec.structs.replace(entries[late], source="controller", what=raised)
+    entry = msgspec.structs.replace(entries[late], source="controller", event=raised)
     history = History([*entries[: late + 1], entry, *entries[late + 1 :]])
     plan = plan_of("g s w:f s r c- s s r c- s x g l:f g l:f s r c- s s r c- .")
 
@@ -119,14 +119,16 @@ def with_files(history: History, part: ev.SavedPart) -> History:
         for rank in (0, 1)
     ]
     entries = list(history)
-    started = max(n for n, e in history.of(ev.WorkerStarted) if e.attempt == 1)
-    more = [msgspec.structs.replace(entries[started], what=load) for load in loads]
+    started = max(n for n, e in history.select_events(ev.WorkerStarted) if e.attempt == 1)
+    more = [msgspec.structs.replace(entries[started], event=load) for load in loads]
     return History([*entries[: started + 1], *more, *entries[started + 1 :]])
 
 
 def model_of(history: History) -> str:
     """Return the digest of the model with which rank 0 is due to enter epoch 2."""
-    seen = next(e for _, e in history.of(ev.StateSeen) if (e.epoch, e.moment) == (2, "entered"))
+    seen = next(
+        e for _, e in history.select_events(ev.StateSeen) if (e.epoch, e.moment) == (2, "entered")
+    )
     return next(part.digest for part in seen.components if part.name == "model")
 
 
@@ -159,7 +161,9 @@ def test_the_remedy_for_a_model_follows_from_what_the_file_holds(
 
 def test_a_model_of_another_moment_is_named_with_its_moment() -> None:
     history = KILLED.history()
-    seen = next(e for _, e in history.of(ev.StateSeen) if (e.epoch, e.moment) == (1, "entered"))
+    seen = next(
+        e for _, e in history.select_events(ev.StateSeen) if (e.epoch, e.moment) == (1, "entered")
+    )
     old = next(part for part in seen.components if part.name == "model")
     part = ev.SavedPart(name="model", kind="numbers", digest="x", tensors=old.digest)
 

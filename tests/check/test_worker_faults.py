@@ -89,7 +89,7 @@ def test_a_hang_that_time_outs_end_is_the_failure_that_it_is_charged_for(
 
     (strike,) = strikes_in(plan_of(kind, FAULTS[kind]), history)
 
-    assert strike.hit == hit
+    assert strike.hit_attempt == hit
 
 
 def ended_late(error: str) -> History:
@@ -141,8 +141,8 @@ def test_a_poisoned_step_is_one_strike_for_each_attempt() -> None:
 
     found = strikes_in(plan_of("poison_step", PoisonStep()), history)
 
-    assert [strike.hit for strike in found] == [0, 1, 2]
-    assert all(len(s.invoked) == len(s.ended) == len(s.gates) == 1 for s in found)
+    assert [strike.hit_attempt for strike in found] == [0, 1, 2]
+    assert all(len(s.invocations) == len(s.outcomes) == len(s.gates) == 1 for s in found)
 
 
 def test_a_fault_that_strikes_once_and_was_recorded_twice_is_in_doubt() -> None:

@@ -11,14 +11,14 @@ from packaging.requirements import Requirement
 from rich.console import Console
 
 from chaos.model.machine import Machine
-from chaos.report.tables import Sign, doctor_table, signs
+from chaos.report.tables import MachineSign, build_doctor_table, judge_machine
 from chaos.run.clock import SystemClock
-from chaos.run.machine import EXTRAS, OF_SCENARIOS, machine_facts, version_of
+from chaos.run.machine import EXTRAS, OF_SCENARIOS, collect_machine_facts, find_version
 from tests.called import chaos
 
 ROOT = Path(__file__).parents[2]
 GOOD = Machine(
-    lacking_of_slurm=(),
+    missing_slurm_programs=(),
     chaos="0.1.0, from an index of packages",
     system="Linux",
     python=(3, 11),
@@ -33,13 +33,13 @@ GOOD = Machine(
     can_write=True,
     can_listen=True,
     can_signal=True,
-    why_no_views=None,
+    view_problem=None,
     clock_back_ns=0,
 )
 
 
-def amiss(machine: Machine) -> list[Sign]:
-    return [sign for sign in signs(machine) if sign.standing != "good"]
+def amiss(machine: Machine) -> list[MachineSign]:
+    return [sign for sign in judge_machine(machine) if sign.standing != "good"]
 
 
 def test_a_machine_that_has_everything_lacks_nothing() -> None:
@@ -64,7 +64,7 @@ def test_a_machine_that_has_everything_lacks_nothing() -> None:
         ({"can_listen": False}, "ports", "bad"),
         ({"can_signal": False}, "signals", "bad"),
         ({"clock_back_ns": 5}, "clock", "bad"),
-        ({"why_no_views": "the kernel refuses it"}, "views", "poor"),
+        ({"view_problem": "the kernel refuses it"}, "views", "poor"),
     ],
 )
 def test_each_lack_is_named_with_what_it_costs(
@@ -99,7 +99,7 @@ def test_every_extra_that_jobs_need_is_looked_for_with_all_its_packages() -> Non
 def test_an_extra_is_there_where_all_its_packages_are(
     packages: tuple[tuple[str, ...], ...], is_there: bool
 ) -> None:
-    assert version_of(packages) == (pytest.__version__ if is_there else None)
+    assert find_version(packages) == (pytest.__version__ if is_there else None)
 
 
 @pytest.mark.parametrize("extra", [*EXTRAS, *OF_SCENARIOS])
@@ -107,16 +107,16 @@ def test_an_extra_that_is_not_there_is_no_lack_and_says_what_it_is_for(extra: st
     (sign,) = amiss(replace(GOOD, extras={extra: None}))
 
     assert (sign.name, sign.standing) == (f"[{extra}]", "absent")
-    assert re.fullmatch(r"not installed; for .+", sign.seen)
+    assert re.fullmatch(r"not installed; for .+", sign.observation)
 
 
 def test_the_extras_of_scenarios_are_looked_for_where_there_are_scenarios(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    elsewhere = machine_facts(tmp_path, SystemClock(), None).extras
+    elsewhere = collect_machine_facts(tmp_path, SystemClock(), None).extras
     monkeypatch.chdir(ROOT)
-    in_a_clone = machine_facts(tmp_path, SystemClock(), None).extras
+    in_a_clone = collect_machine_facts(tmp_path, SystemClock(), None).extras
 
     assert elsewhere.keys() == EXTRAS.keys()
     assert in_a_clone.keys() == {*EXTRAS, *OF_SCENARIOS}
@@ -132,13 +132,15 @@ def test_doctor_says_how_an_extra_is_installed(tmp_path: Path) -> None:
 def test_the_table_fits_80_columns() -> None:
     console = Console(width=80, file=None)
     with console.capture() as captured:
-        console.print(doctor_table(signs(replace(GOOD, shm_free=None, can_listen=False))))
+        console.print(
+            build_doctor_table(judge_machine(replace(GOOD, shm_free=None, can_listen=False)))
+        )
 
     assert max(map(len, captured.get().splitlines())) <= 80
 
 
 def test_a_look_makes_nothing_and_leaves_nothing(tmp_path: Path) -> None:
-    found = machine_facts(tmp_path / "not" / "there", SystemClock(), None)
+    found = collect_machine_facts(tmp_path / "not" / "there", SystemClock(), None)
 
     assert list(tmp_path.iterdir()) == []
     assert found.can_signal

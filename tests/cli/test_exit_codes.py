@@ -8,7 +8,7 @@ import pytest
 
 from chaos.cli import commands as cli
 from chaos.cli import listing
-from chaos.installed import install_line
+from chaos.installation import build_install_command
 
 
 def code_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
@@ -44,7 +44,7 @@ def test_a_defect_of_ours_is_not_a_verdict(
     def broken() -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(listing, "json_schema", broken)
+    monkeypatch.setattr(listing, "build_json_schema", broken)
 
     assert code_of(monkeypatch, "schema") == 4
     assert "internal error" in capsys.readouterr().err
@@ -142,7 +142,7 @@ def test_a_platform_without_its_client_is_named_with_the_extra_before_anything_s
     words = ["--allow-faults-on", "h:1", "--reports", str(tmp_path / "reports")]
 
     assert code_of(monkeypatch, "run", str(file), *words) == 3
-    assert install_line("reclaim-kubernetes") in capsys.readouterr().err
+    assert build_install_command("reclaim-kubernetes") in capsys.readouterr().err
     assert not (tmp_path / "reports").exists()
 
 

@@ -7,7 +7,7 @@ import pytest
 from chaos.cli import explain as cli
 from chaos.errors import UsageError
 from chaos.model.history import Baseline, History
-from chaos.run.directory import RunDirectory, create
+from chaos.run.directory import RunDirectory, create_run
 from tests.called import chaos
 from tests.check.parts import KILLED
 from tests.check.tamper import shifted
@@ -23,7 +23,7 @@ def nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def recorded(tmp_path: Path, history: History) -> RunDirectory:
     plan = KILLED.plan().model_copy(update={"cwd": str(tmp_path)})
-    directory = create(tmp_path / "runs", "7", plan, {})
+    directory = create_run(tmp_path / "runs", "7", plan, {})
     directory.save_history(history)
     return directory
 
@@ -49,7 +49,7 @@ def test_a_run_that_is_right_has_nothing_to_be_explained(tmp_path: Path) -> None
 
 def test_a_working_folder_that_is_gone_is_named(tmp_path: Path) -> None:
     plan = KILLED.plan().model_copy(update={"cwd": str(tmp_path / "gone")})
-    directory = create(tmp_path / "runs", "7", plan, {})
+    directory = create_run(tmp_path / "runs", "7", plan, {})
     directory.save_history(shifted(KILLED.history(), 2))
     directory.save_baseline(Baseline([KILLED.baseline()]))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chaos.cli import commands as cli
-from chaos.installed import REPOSITORY, TAG
+from chaos.installation import REPOSITORY, TAG
 from chaos.plan.make import make_plan
 from chaos.scenario_file.load import load_scenario
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from chaos.cli import commands as cli
-from chaos.report.screen import plain
-from chaos.report.tables import Topic, catalogue, explained, names
+from chaos.report.screen import render_plain
+from chaos.report.tables import Topic, build_catalogue, explain_name, list_names
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,16 +21,16 @@ def code_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
     return ended.value.code
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", list_names())
 def test_every_fault_and_every_check_is_explained_at_length(name: str) -> None:
-    text = explained(name)
+    text = explain_name(name)
 
     assert text is not None
     assert len(text) > 100
 
 
 def test_a_fault_is_explained_with_its_settings_and_how_it_is_written() -> None:
-    text = explained("preempt_node") or ""
+    text = explain_name("preempt_node") or ""
 
     assert "notice_s: needed; seconds between the notice and the deadline" in text
     assert "    preempt_node: {notice_s: …}" in text
@@ -49,7 +49,7 @@ def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(
 def test_each_topic_is_listed_and_fits_80_columns(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], topic: Topic, told: str
 ) -> None:
-    narrow = plain(lambda console: console.print(catalogue(topic)), width=80)
+    narrow = render_plain(lambda console: console.print(build_catalogue(topic)), width=80)
 
     assert code_of(monkeypatch, "list", topic) == 0
     assert told in capsys.readouterr().out

@@ -9,7 +9,7 @@ import pytest
 
 from chaos.cli import replay as cli
 from chaos.errors import HistoryError, UsageError
-from chaos.run.directory import RunDirectory, create
+from chaos.run.directory import RunDirectory, create_run
 from tests.called import Done, chaos
 from tests.report.conftest import plan_of
 
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
         update={"script": str(evil), "env": env, "args": {"api-key": "s3cr3t"}}
     )
     plan = plan.model_copy(update={"job": job, "cwd": str(tmp_path)})
-    directory = create(tmp_path / "runs", "7", plan, {})
+    directory = create_run(tmp_path / "runs", "7", plan, {})
     evil.write_text("")
     return directory.path
 
@@ -95,7 +95,7 @@ def test_a_slug_never_leads_out_of_the_reports(folder: Path, slug: str) -> None:
 
 
 def test_files_that_hold_secrets_are_their_owners_alone(folder: Path, tmp_path: Path) -> None:
-    plain = create(tmp_path / "runs", "8", plan_of("without"), {})
+    plain = create_run(tmp_path / "runs", "8", plan_of("without"), {})
 
     assert (folder / "plan.json").stat().st_mode & 0o077 == 0
     assert (folder / "env.json").stat().st_mode & 0o044

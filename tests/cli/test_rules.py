@@ -10,19 +10,21 @@ import typer
 
 from chaos.cli.audit import audit
 from chaos.cli.commands import COMMANDS, CommandEntry
-from chaos.cli.rules import Needs, NotWith, options_of, refuse_contradictions
+from chaos.cli.rules import ExcludesOption, RequiresOption, list_options, refuse_contradictions
 from chaos.errors import UsageError
-from chaos.model.launcher import FACTS
+from chaos.model.launcher import LAUNCHER_FACTS
 from tests.called import chaos
 
 
 def command(
-    place: Annotated[str | None, typer.Option("--place"), Needs("trace")] = None,
+    place: Annotated[str | None, typer.Option("--place"), RequiresOption("trace")] = None,
     trace: Annotated[bool, typer.Option("--trace")] = False,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j"), NotWith("trace", "no jobs", unless=1)
+        int | None, typer.Option("--jobs", "-j"), ExcludesOption("trace", "no jobs", unless=1)
     ] = None,
-    by: Annotated[str, typer.Option("--by"), NotWith("jobs", "never three", values=(3,))] = "clock",
+    by: Annotated[
+        str, typer.Option("--by"), ExcludesOption("jobs", "never three", values=(3,))
+    ] = "clock",
 ) -> None:
     """Do nothing."""
     del place, trace, jobs, by
@@ -54,16 +56,20 @@ def test_what_is_given_is_held_to_its_rules(given: dict[str, object], problem: s
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
 def test_every_rule_names_a_parameter_of_its_command(entry: CommandEntry) -> None:
     module, _, name = entry.function.partition(":")
-    options = options_of(getattr(import_module(f"chaos.cli.{module}"), name), {})
+    options = list_options(getattr(import_module(f"chaos.cli.{module}"), name), {})
 
     rules = [rule for option in options.values() for rule in option.rules]
-    assert all(rule.other in options for rule in rules if isinstance(rule, Needs | NotWith))
+    assert all(
+        rule.parameter in options
+        for rule in rules
+        if isinstance(rule, RequiresOption | ExcludesOption)
+    )
 
 
 def test_every_option_of_a_row_is_one_of_an_audit() -> None:
 
-    names = {option.name for option in options_of(audit, {}).values()}
-    assert {option for facts in FACTS.values() for option in facts.options} <= names
+    names = {option.name for option in list_options(audit, {}).values()}
+    assert {option for facts in LAUNCHER_FACTS.values() for option in facts.audit_options} <= names
 
 
 SCRIPT = "import argparse\nargparse.ArgumentParser().add_argument('--epochs')\nworkers = 2\n"

@@ -13,8 +13,8 @@ import pytest
 from chaos.check.judge import judge
 from chaos.cli import commands as cli
 from chaos.cli import run as cli_run
-from chaos.report.outcome import SuiteRow, not_run
-from chaos.run.suites import newest_suites
+from chaos.report.outcome import SuiteRow, build_unrun_row
+from chaos.run.suites import find_newest_suites
 from tests.report.conftest import clean_history, plan_of, struck_history
 
 Run = Callable[..., Any]
@@ -26,10 +26,10 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     file = tmp_path / "x.chaos.yaml"
     file.write_text("# first\nscenario: killed\njob: {script: x.py, workers: 1}\n")
     (tmp_path / "x.py").touch()
-    row = not_run(scenario="killed", file=str(file), error="no cluster")
+    row = build_unrun_row(scenario="killed", file=str(file), error="no cluster")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cli_run, "open_backend", lambda *_, **__: nullcontext(object()))
-    monkeypatch.setattr(cli_run, "rows_of", lambda *_, **__: iter([row]))
+    monkeypatch.setattr(cli_run, "run_request", lambda *_, **__: iter([row]))
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
 
@@ -60,7 +60,7 @@ def test_the_launchers_of_all_files_are_named(tmp_path: Path) -> None:
     for file, line in zip(files, ("", "launcher: torchrun, ", "launcher: ray, "), strict=True):
         file.write_text(f"scenario: s\njob: {{{line}script: x.py, workers: 1}}\n")
 
-    said = cli_run.Asked(files, range(0), 0, "ray", 1).in_words
+    said = cli_run.RunRequest(files, range(0), 0, "ray", 1).description
 
     named = "launchers ray (job.launcher) and torchrun (job.launcher) and ray (no job.launcher)"
     assert said.endswith(f"seed 0, 3 scenarios, {named}")
@@ -81,7 +81,7 @@ def test_quiet_is_one_line_and_still_writes_everything_down(
     said = capsys.readouterr()
 
     assert (said.out, said.err) == ("! 1 could not run\n", "")
-    [(_, suite)] = newest_suites(Path("reports"), 9)
+    [(_, suite)] = find_newest_suites(Path("reports"), 9)
     assert [run.scenario for run in suite.runs] == ["killed"]
 
 
@@ -136,8 +136,8 @@ def test_runs_side_by_side_need_forked_workers(
 def test_exitfirst_stops_after_the_first_run_that_does_not_pass(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    rows = [not_run(scenario=name, file=str(tmp_path / "x"), error="e") for name in "abc"]
-    monkeypatch.setattr(cli_run, "rows_of", lambda *_, **__: iter(rows))
+    rows = [build_unrun_row(scenario=name, file=str(tmp_path / "x"), error="e") for name in "abc"]
+    monkeypatch.setattr(cli_run, "run_request", lambda *_, **__: iter(rows))
 
     assert run("-x", "-o", "suite.json") == 3
     assert [each["scenario"] for each in json.loads(Path("suite.json").read_text())["runs"]] == [
@@ -153,18 +153,18 @@ def test_only_what_failed_last_is_run_again(
         file.write_text(f"scenario: {file.name}\njob: {{script: x.py, workers: 1}}\n")
     seen: list[list[str]] = []
 
-    def rows_of(_: object, asked: cli_run.Asked) -> Iterator[SuiteRow]:
+    def rows_of(_: object, asked: cli_run.RunRequest) -> Iterator[SuiteRow]:
         seen.append([file.name[0] for file in asked.files])
         for file in asked.files:
             fails = file.name[0] == "b" and len(seen) < 3
-            make = not_run if fails else passed
+            make = build_unrun_row if fails else passed
             yield make("s", str(file), "e")
 
     def passed(scenario: str, file: str, why: str) -> SuiteRow:
         verdict = judge(plan_of(scenario), struck_history(scenario=scenario), clean_history())
-        return replace(not_run(scenario, file, why), verdict=verdict, error=None)
+        return replace(build_unrun_row(scenario, file, why), verdict=verdict, error=None)
 
-    monkeypatch.setattr(cli_run, "rows_of", rows_of)
+    monkeypatch.setattr(cli_run, "run_request", rows_of)
     for words in ([], ["--last-failed"], ["--lf"], ["--lf"]):
         run(*map(str, files), "--exclude", "x.chaos.yaml", *words)
 

@@ -10,7 +10,7 @@ import typer
 from chaos import settings
 from chaos.cli.commands import COMMANDS
 from chaos.cli.documents import Document
-from chaos.cli.options import hours, seconds
+from chaos.cli.options import parse_hours, parse_seconds
 from chaos.errors import ScenarioError, UsageError
 from tests.called import chaos
 from tests.cli.process import ROOT, environment
@@ -23,7 +23,7 @@ def settled(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> dict[st
     (folder / "pyproject.toml").write_text(text)
     (folder / "below").mkdir()
     monkeypatch.chdir(folder / "below")
-    found: dict[str, object] = settings.defaults(["run"])["run"]
+    found: dict[str, object] = settings.load_defaults(["run"])["run"]
     return found
 
 
@@ -79,27 +79,32 @@ def test_an_option_wins_over_the_environment_and_that_over_the_settings(
     ("text", "means"), [("90", 90), ("90s", 90), ("5m", 300), ("1.5h", 5400), ("2d", 172_800)]
 )
 def test_a_time_has_a_unit_or_is_in_seconds(text: str, means: float) -> None:
-    assert seconds(text) == means
+    assert parse_seconds(text) == means
 
 
 def test_a_deadline_without_a_unit_is_in_hours() -> None:
-    assert (hours("72"), hours("72h"), hours("3d"), hours("30m")) == (72, 72, 72, 0.5)
+    assert (parse_hours("72"), parse_hours("72h"), parse_hours("3d"), parse_hours("30m")) == (
+        72,
+        72,
+        72,
+        0.5,
+    )
     with pytest.raises(typer.BadParameter):
-        hours("-1")
+        parse_hours("-1")
 
 
 def test_the_form_is_the_one_asked_for_or_that_of_the_file(tmp_path: Path) -> None:
-    assert Document.asked(None, tmp_path / "a" / "x.xml", "junit").form == "junit"
-    assert Document.asked("junit", tmp_path / "x", "junit").output == tmp_path / "x"
-    assert Document.asked("text", None, "text").form is None
-    assert Document.asked("json", None, "json").takes_stdout
+    assert Document.from_options(None, tmp_path / "a" / "x.xml", "junit").form == "junit"
+    assert Document.from_options("junit", tmp_path / "x", "junit").output == tmp_path / "x"
+    assert Document.from_options("text", None, "text").form is None
+    assert Document.from_options("json", None, "json").takes_stdout
     assert not (tmp_path / "a" / "x.xml").exists()  # that it can be written was tried
     (tmp_path / "kept.xml").write_text("as it was")
-    Document.asked(None, tmp_path / "kept.xml", "junit")
+    Document.from_options(None, tmp_path / "kept.xml", "junit")
     assert (tmp_path / "kept.xml").read_text() == "as it was"
     for form, file in ((None, "x.pdf"), ("html", "x.html")):
         with pytest.raises(UsageError):
-            Document.asked(form, tmp_path / file, "json")  # type: ignore[arg-type]
+            Document.from_options(form, tmp_path / file, "json")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from chaos.cli import signals
 def send(name):
     os.kill(os.getpid(), getattr(signal, name))
 
-signals.conclude()
+signals.interrupt_when_signalled()
 """
 
 
@@ -113,7 +113,7 @@ def test_a_signal_while_something_is_written_comes_after_it() -> None:
     done = ended(
         """
 try:
-    with signals.held():
+    with signals.delay_signals():
         send("SIGTERM")
         print("written")
     print("never")

@@ -6,9 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from chaos.cli.run import Asked, rows_of
+from chaos.cli.run import RunRequest, run_request
 from chaos.cli.soak import Soak
-from chaos.report.outcome import SuiteRow, row_of
+from chaos.report.outcome import SuiteRow, build_suite_row
 from chaos.report.soak import SOAK, SoakResult
 from tests.report.conftest import clean_history, run_of, struck_history
 
@@ -41,14 +41,14 @@ class FakeHarness:
     ran: list[tuple[str, int, int | None]] = field(default_factory=list)
     backend: object = None
 
-    def plans(self, files: Sequence[Path], *, seed: int, backend: str) -> list[Any]:
+    def load_plans(self, files: Sequence[Path], *, seed: int, backend: str) -> list[Any]:
         assert backend == "fork"
         nothing = seed in self.empty
         return [
-            SimpleNamespace(name=file.name[0], seed=seed, draws_nothing=nothing) for file in files
+            SimpleNamespace(name=file.name[0], seed=seed, has_empty_draw=nothing) for file in files
         ]
 
-    def row(self, plan: Any, *, repeat: int | None = None) -> SuiteRow:
+    def run_suite_plan(self, plan: Any, *, repeat: int | None = None) -> SuiteRow:
         self.ran.append((plan.name, plan.seed, repeat))
         self.clock.sleep(10)
         verdict: Any = None if self.fails else SimpleNamespace(as_expected=True)
@@ -60,8 +60,8 @@ def soaked(
 ) -> list[tuple[str, int, int | None]]:
     clock = Clock()
     harness = FakeHarness(clock, fails, empty)
-    asked = Asked(FILES, range(5, 5), 5, "fork", 1, Soak(limit_s, clock))
-    rows = list(rows_of([harness], asked))  # type: ignore[list-item]
+    asked = RunRequest(FILES, range(5, 5), 5, "fork", 1, Soak(limit_s, clock))
+    rows = list(run_request([harness], asked))  # type: ignore[list-item]
 
     assert len(rows) == len(harness.ran)
     return harness.ran
@@ -93,7 +93,7 @@ def test_what_cannot_run_ends_it() -> None:
 
 
 def test_a_run_as_expected_is_kept_without_its_diagnosis() -> None:
-    row = row_of(run_of(struck_history(), baseline=clean_history()))
+    row = build_suite_row(run_of(struck_history(), baseline=clean_history()))
     assert row.verdict is not None
     resume: Any = object()
     full = replace(row, verdict=row.verdict.model_copy(update={"diagnosis": (resume,)}))
@@ -101,8 +101,10 @@ def test_a_run_as_expected_is_kept_without_its_diagnosis() -> None:
     surprise = replace(full, verdict=wrong)
     soak = Soak(1, Clock())
 
-    assert soak.kept(full) == replace(row, verdict=row.verdict.model_copy(update={"diagnosis": ()}))
-    assert soak.kept(surprise) is surprise
+    assert soak.shrink_row(full) == replace(
+        row, verdict=row.verdict.model_copy(update={"diagnosis": ()})
+    )
+    assert soak.shrink_row(surprise) is surprise
 
 
 def test_its_figures_lie_beside_the_suites(tmp_path: Path) -> None:

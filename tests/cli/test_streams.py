@@ -76,7 +76,7 @@ def test_a_broken_pipe_within_chaos_is_a_failure_of_its_own(
     def broken() -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr(listing, "json_schema", broken)
+    monkeypatch.setattr(listing, "build_json_schema", broken)
 
     assert code_of(monkeypatch, "schema") == 4
     said = capsys.readouterr().err

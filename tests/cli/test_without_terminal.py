@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from chaos.harness import write_suite
-from chaos.report.outcome import SuiteRow, row_of
+from chaos.report.outcome import SuiteRow, build_suite_row
 from chaos.run.clock import SystemClock
 from tests.called import chaos
 from tests.preflight.test_command import QUESTION
@@ -47,11 +47,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     (scenario.parent / "x.py").touch()
     (folder / "q.preflight.yaml").write_text(QUESTION)
     runs = [stored(folder / "reports", f"{TITLE}{end}", defect=0.09) for end in ("", " too")]
-    rows = tuple(map(row_of, runs))
+    rows = tuple(map(build_suite_row, runs))
     page = write_suite(folder / "reports", rows, SystemClock())
     with (
         mock.patch("chaos.cli.run.open_backend", return_value=nullcontext(object())),
-        mock.patch("chaos.cli.run.rows_of", return_value=iter(rows)),
+        mock.patch("chaos.cli.run.run_request", return_value=iter(rows)),
     ):
         yield Project(folder, page.parent, rows)
 

@@ -6,8 +6,8 @@ import json
 import pytest
 from rich.console import Console
 
-from chaos.compare.comparison import ScenarioChange, compare
-from chaos.compare.render import in_json, in_markdown, in_terminal
+from chaos.compare.comparison import ScenarioChange, compare_runs
+from chaos.compare.render import render_json, render_markdown, render_terminal
 from chaos.model.summary import RunSummary
 from tests.report.past import past_run
 
@@ -19,7 +19,7 @@ def runs(*recoveries: float, standing: str = "expected") -> list[RunSummary]:
 
 
 def told(row: ScenarioChange) -> dict[str, str]:
-    return {change.measure.name: change.shown for change in row.changes}
+    return {change.measure.name: change.result for change in row.changes}
 
 
 FAST = (1.0, 1.1, 1.2, 0.9, 1.05, 1.15)
@@ -27,7 +27,7 @@ SLOW = (9.0, 9.1, 9.2, 8.9, 9.3, 9.4)
 
 
 def test_a_recovery_that_is_slower_beyond_noise_is_a_regression() -> None:
-    found = compare(runs(*FAST), runs(*SLOW))
+    found = compare_runs(runs(*FAST), runs(*SLOW))
 
     assert told(found.scenarios[0]) == {
         "recovery": "worse",
@@ -39,7 +39,7 @@ def test_a_recovery_that_is_slower_beyond_noise_is_a_regression() -> None:
 
 
 def test_a_faster_recovery_is_none() -> None:
-    found = compare(runs(*SLOW), runs(*FAST))
+    found = compare_runs(runs(*SLOW), runs(*FAST))
 
     assert told(found.scenarios[0])["recovery"] == "better"
     assert found.exit_code == 0
@@ -49,26 +49,26 @@ def test_less_goodput_is_worse_and_more_is_better() -> None:
     lean = [past_run(goodput=share / 100) for share in range(10, 16)]
     rich = [past_run(goodput=share / 100) for share in range(60, 66)]
 
-    assert told(compare(rich, lean).scenarios[0])["goodput"] == "worse"
-    assert told(compare(lean, rich).scenarios[0])["goodput"] == "better"
+    assert told(compare_runs(rich, lean).scenarios[0])["goodput"] == "worse"
+    assert told(compare_runs(lean, rich).scenarios[0])["goodput"] == "better"
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 3])
 def test_with_too_few_repeats_for_any_p_how_many_it_takes_is_said(repeats: int) -> None:
-    found = compare(runs(*FAST[:repeats]), runs(*SLOW[:repeats]))
+    found = compare_runs(runs(*FAST[:repeats]), runs(*SLOW[:repeats]))
     (change, *_) = found.scenarios[0].changes
 
-    assert (change.shown, change.p) == ("inconclusive", None)
-    assert change.least_p == pytest.approx((1, 1 / 3, 0.1)[repeats - 1])
+    assert (change.result, change.p) == ("inconclusive", None)
+    assert change.lowest_p == pytest.approx((1, 1 / 3, 0.1)[repeats - 1])
     assert found.exit_code == 0
-    text = in_markdown(found, before="a", after="b")
+    text = render_markdown(found, before_path="a", after_path="b")
     assert "5 on each side could show one in any of 3 measures of 1 scenario" in text
     assert "`chaos run --repeat 5`" in text
-    assert json.loads(in_json(found, before="a", after="b"))["repeats_needed"] == 5
+    assert json.loads(render_json(found, before_path="a", after_path="b"))["repeats_needed"] == 5
 
 
 def test_few_repeats_on_one_side_are_enough_beside_many_on_the_other() -> None:
-    found = compare(runs(*FAST[:2]), runs(*SLOW, *(value + 10 for value in SLOW)))
+    found = compare_runs(runs(*FAST[:2]), runs(*SLOW, *(value + 10 for value in SLOW)))
 
     assert told(found.scenarios[0])["recovery"] == "worse"
 
@@ -90,7 +90,7 @@ def test_how_many_repeats_could_show_a_change_follows_from_the_tests(
         ]
 
     def recovery(each: int) -> str:
-        found = compare(side(each, off=1), side(each, off=1.5, changed=1e3))
+        found = compare_runs(side(each, off=1), side(each, off=1.5, changed=1e3))
         assert found.repeats_needed == repeats
         return told(found.scenarios[0])["recovery"]
 
@@ -99,7 +99,7 @@ def test_how_many_repeats_could_show_a_change_follows_from_the_tests(
 
 
 def test_a_difference_within_noise_is_not_shown() -> None:
-    found = compare(runs(*FAST), runs(*reversed(FAST)))
+    found = compare_runs(runs(*FAST), runs(*reversed(FAST)))
 
     assert told(found.scenarios[0])["recovery"] == "not shown"
     assert found.exit_code == 0
@@ -113,8 +113,8 @@ def test_what_many_measures_would_show_by_chance_is_corrected() -> None:
         for v in (1, 2, 3, 4, 5)
     ]
 
-    assert compare(before[:5], after[:5]).exit_code == 1
-    assert compare(before, after).exit_code == 0
+    assert compare_runs(before[:5], after[:5]).exit_code == 1
+    assert compare_runs(before, after).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -140,69 +140,72 @@ def test_what_many_measures_would_show_by_chance_is_corrected() -> None:
 def test_what_becomes_of_a_verdict(
     before: list[str], after: list[str], fate: str, code: int
 ) -> None:
-    found = compare(
+    found = compare_runs(
         [past_run("killed", kind) for kind in before], [past_run("killed", kind) for kind in after]
     )
 
-    assert found.scenarios[0].fate == fate
+    assert found.scenarios[0].outcome == fate
     assert found.exit_code == code
 
 
 def test_what_fails_on_both_sides_is_named_and_can_be_allowed() -> None:
     side = [past_run("killed"), past_run("sick", "unexpected"), past_run("ill", "not_run")]
 
-    found, allowed = compare(side, side), compare(side, side, allow_failing=True)
+    found, allowed = compare_runs(side, side), compare_runs(side, side, allow_failing=True)
 
     assert found.sentence == "no regression was shown, but 2 scenarios fail on both sides"
     assert (found.exit_code, allowed.exit_code) == (2, 0)
     assert allowed.sentence == found.sentence
-    assert compare(side, [*side, past_run("new", "unexpected")], allow_failing=True).exit_code == 2
-    assert compare(side[1:2], side[:0], allow_failing=True).exit_code == 2
+    assert (
+        compare_runs(side, [*side, past_run("new", "unexpected")], allow_failing=True).exit_code
+        == 2
+    )
+    assert compare_runs(side[1:2], side[:0], allow_failing=True).exit_code == 2
 
 
 def test_a_new_scenario_of_which_nothing_is_known_is_not_passed_over() -> None:
-    found = compare(
+    found = compare_runs(
         [past_run("killed")], [past_run("killed"), past_run("frozen", standing="undecided")]
     )
 
-    assert [row.fate for row in found.scenarios] == ["same", "inconclusive"]
+    assert [row.outcome for row in found.scenarios] == ["same", "inconclusive"]
     assert found.exit_code == 2
 
 
 def test_a_new_scenario_is_no_regression() -> None:
-    found = compare(runs(1.0), [*runs(1.0), past_run("another")])
+    found = compare_runs(runs(1.0), [*runs(1.0), past_run("another")])
 
-    assert [row.fate for row in found.scenarios] == ["same", "new"]
+    assert [row.outcome for row in found.scenarios] == ["same", "new"]
     assert found.exit_code == 0
 
 
 def test_a_new_scenario_that_fails_is_no_word_of_no_regression() -> None:
     before, new = [past_run("killed")], past_run("another", "unexpected")
 
-    found = compare(before, [past_run("killed"), new])
-    worse = compare(before, [past_run("killed", "unexpected"), new])
+    found = compare_runs(before, [past_run("killed"), new])
+    worse = compare_runs(before, [past_run("killed", "unexpected"), new])
 
-    assert [row.fate for row in found.scenarios] == ["same", "new, fails"]
+    assert [row.outcome for row in found.scenarios] == ["same", "new, fails"]
     assert found.exit_code == 2
     assert found.sentence == "no regression was shown, but 1 new scenario fails"
-    assert in_markdown(found, before="a", after="b").startswith("# ❔ ")
+    assert render_markdown(found, before_path="a", after_path="b").startswith("# ❔ ")
     assert worse.exit_code == 1
     assert worse.sentence == "1 of 2 scenarios are worse, and 1 new scenario fails"
 
 
 def test_sides_without_a_scenario_in_common_are_not_compared() -> None:
-    found = compare([past_run("a")], [past_run("b")])
+    found = compare_runs([past_run("a")], [past_run("b")])
 
     assert found.exit_code == 2
     assert found.sentence == "the two sides have no scenario in common"
-    assert compare([], []).exit_code == 2
+    assert compare_runs([], []).exit_code == 2
 
 
 def test_versions_and_backends_that_differ_are_named() -> None:
     before = [past_run(backend="fork", versions={"ray": "2.60.0", "torch": "2.13"})]
     after = [past_run(backend="ray", versions={"ray": "2.60.1", "torch": "2.13"})]
 
-    assert compare(before, after).differences == {
+    assert compare_runs(before, after).differences == {
         "backend": ("fork", "ray"),
         "ray": ("2.60.0", "2.60.1"),
     }
@@ -213,7 +216,9 @@ def test_the_table_fits_80_columns_and_says_in_words_what_colour_repeats() -> No
     slow = [run.model_copy(update={"recovery_s": 9 + n}) for n, run in enumerate(long)]
     written = io.StringIO()
     console = Console(file=written, width=80, color_system=None)
-    console.print(in_terminal(compare(long, slow), before="reports/a", after="reports/b"))
+    console.print(
+        render_terminal(compare_runs(long, slow), before_path="reports/a", after_path="reports/b")
+    )
     text = written.getvalue()
 
     assert max(map(len, text.splitlines())) <= 80
@@ -223,7 +228,9 @@ def test_the_table_fits_80_columns_and_says_in_words_what_colour_repeats() -> No
 
 
 def test_json_holds_the_values_themselves() -> None:
-    found = json.loads(in_json(compare(runs(*FAST), runs(*SLOW)), before="a", after="b"))
+    found = json.loads(
+        render_json(compare_runs(runs(*FAST), runs(*SLOW)), before_path="a", after_path="b")
+    )
     recovery = found["scenarios"][0]["measures"]["recovery"]
 
     assert recovery["before"] == list(FAST)

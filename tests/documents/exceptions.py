@@ -6,7 +6,7 @@ An entry that no document shows any longer is a failure.
 RELEASE = "git+https://github.com/ray-train-chaos/ray-train-chaos@v0.1.0"
 AUDIT = "chaos audit train.py -- --epochs 4"
 DOCKER = 'docker run --rm --init --shm-size 2g --user "$(id -u):$(id -g)" --volume "$PWD:/job"'
-OF_A_RELEASE = "a release is not here; tests/cli/test_installed.py installs this commit likewise"
+OF_A_RELEASE = "a release is not here; tests/cli/test_installation.py installs this commit likewise"
 
 _SPOT = "docs/examples/spot"
 _LOGS = f"--costs {_SPOT}/train.log --trace {_SPOT}/spot.jsonl"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from chaos.installed import REPOSITORY, TAG
+from chaos.installation import REPOSITORY, TAG
 from tests.documents.blocks import ROOT
 from tests.tools.reference import FOLDER, PAGES
 

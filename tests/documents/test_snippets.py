@@ -12,7 +12,7 @@ import pytest
 import chaos
 from chaos import settings
 from chaos.errors import ScenarioError
-from chaos.harness import plan_of
+from chaos.harness import load_scenario_plan
 from chaos.preflight.load import load_question
 from chaos.scenario_file.load import load_scenario
 from tests.documents import tutorial
@@ -57,13 +57,13 @@ def test_yaml_is_a_scenario_a_question_or_a_part_of_a_scenario(
     text = block.text if kind == "scenario" else FRAME + block.text
     (tmp_path / "x.chaos.yaml").write_text(text)
     if not any(name in block.text for points in BOTH.values() for name in points):
-        plan_of(tmp_path / "x.chaos.yaml", cwd=tmp_path, seed=0, backend="fork")
+        load_scenario_plan(tmp_path / "x.chaos.yaml", cwd=tmp_path, seed=0, backend="fork")
         return
     # The examples' fault and check are known to a process that begins with them installed.
     (tmp_path / "load.py").write_text(
         "from pathlib import Path\n"
-        "from chaos.harness import plan_of\n"
-        "plan_of(Path('x.chaos.yaml'), cwd=Path.cwd(), seed=0, backend='fork')\n"
+        "from chaos.harness import load_scenario_plan\n"
+        "load_scenario_plan(Path('x.chaos.yaml'), cwd=Path.cwd(), seed=0, backend='fork')\n"
     )
     assert run(tmp_path, "load", packages=packages).said == ""
 
@@ -101,7 +101,7 @@ def test_toml_names_entry_points_or_settings_that_are_there(
     if "tool" in table:
         (tmp_path / "pyproject.toml").write_text(block.text)
         monkeypatch.chdir(tmp_path)
-        assert len(settings.defaults(["run"])["run"]) == len(table["tool"]["chaos"])
+        assert len(settings.load_defaults(["run"])["run"]) == len(table["tool"]["chaos"])
         return
     monkeypatch.syspath_prepend(EXAMPLES)
     groups = table["project"]["entry-points"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chaos.plugins import EXTENSIONS_ENV, OFF, read_registry, registered_faults
+from chaos.plugins import EXTENSIONS_ENV, EXTENSIONS_OFF, load_registered_faults, load_registry
 from tests.extensions.conftest import EXAMPLES, install, run
 
 GOOD = (EXAMPLES / "chaos_peers.py").read_text()
@@ -17,7 +17,7 @@ def read(folder: Path, monkeypatch: pytest.MonkeyPatch, *, name: str = "x_fault"
     module = f"{folder.name}_{name}".replace("-", "_")
     install(folder, {"chaos.faults": {name: f"{module}:KillPeers"}}, **{module: text})
     monkeypatch.syspath_prepend(folder)
-    registry = registered_faults(taken=["kill_worker"], places=["epoch", "seconds"])
+    registry = load_registered_faults(taken_names=["kill_worker"], place_words=["epoch", "seconds"])
     assert len(registry.usable) + len(registry.unusable) == 1
     return "".join(map(str, registry.unusable))
 
@@ -27,9 +27,9 @@ def test_a_fault_that_can_be_used_is_registered_with_its_package(
 ) -> None:
     assert read(tmp_path, monkeypatch, text=GOOD) == ""
 
-    (found,) = registered_faults(taken=(), places=()).usable
+    (found,) = load_registered_faults(taken_names=(), place_words=()).usable
     assert (found.name, found.package) == ("x_fault", "chaos-example 1.0")
-    assert found.what.__name__ == "KillPeers"
+    assert found.extension.__name__ == "KillPeers"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_fault_that_can_be_used_is_registered_with_its_package(
             "def hit(self",
             "it has no method inject(self, world, target, release)",
         ),
-        ("release: Release)", "*rest: Release)", "it has no method inject"),
+        ("release: WorkerRelease)", "*rest: WorkerRelease)", "it has no method inject"),
         ("    rank: ClassVar[None] = None\n", "", "it has no rank"),
         ('    ends_attempt = "always"\n', "", "it does not state whether it ends"),
         ('    family = "worker"\n', "", "it does not state its family"),
@@ -88,11 +88,11 @@ def test_of_two_packages_with_one_name_neither_is_used(
         install(tmp_path, {"chaos.faults": {"twice": "any:Thing"}}, package=package)
     monkeypatch.syspath_prepend(tmp_path)
 
-    registry = registered_faults(taken=(), places=())
+    registry = load_registered_faults(taken_names=(), place_words=())
 
     assert registry.usable == ()
     assert [each.package for each in registry.unusable] == ["chaos-one 1.0", "chaos-two 1.0"]
-    assert {each.why for each in registry.unusable} == {"2 packages register that name"}
+    assert {each.problem for each in registry.unusable} == {"2 packages register that name"}
 
 
 def test_the_processes_of_a_job_load_nothing(
@@ -100,12 +100,14 @@ def test_the_processes_of_a_job_load_nothing(
 ) -> None:
     install(tmp_path, {"chaos.faults": {"x": "raises:Thing"}}, raises="raise SystemExit")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv(EXTENSIONS_ENV, OFF)
+    monkeypatch.setenv(EXTENSIONS_ENV, EXTENSIONS_OFF)
 
     def never(_: str, what: Any) -> str | None:
         raise AssertionError(what)
 
-    registry = read_registry("chaos.faults", shape=re.compile(".*"), taken=(), flaw=never)
+    registry = load_registry(
+        "chaos.faults", name_pattern=re.compile(".*"), taken_names=(), find_flaw=never
+    )
 
     assert not registry.usable
     assert not registry.unusable
@@ -188,8 +190,8 @@ class TakeTwo(Fault):
     rank: ClassVar[None] = None
     family = "node"
     ends_attempt = "always"
-    lets_go_first = True
-    nodes_lost: ClassVar[int] = 2
+    releases_worker_itself = True
+    lost_node_count: ClassVar[int] = 2
 
     def inject(self, world, target, release):
         raise NotImplementedError
@@ -197,7 +199,7 @@ class TakeTwo(Fault):
 ASK = """
 import chaos
 entry = chaos.take_two(epoch=1, step=2)
-print(entry.fault.nodes_lost, entry.fault.lets_go_first, entry.fault.ends_attempt)
+print(entry.fault.lost_node_count, entry.fault.releases_worker_itself, entry.fault.ends_attempt)
 """
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from chaos.faults.order import Order
 from chaos.faults.world import Outcome, Target, World
-from chaos.faults.world import Release as HeldRelease
+from chaos.faults.world import WorkerRelease as HeldRelease
 from tests.world import RANK_1, FakeWorld
 
 

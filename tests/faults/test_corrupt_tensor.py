@@ -40,7 +40,7 @@ def test_a_bit_goes_with_a_flipped_bit_alone() -> None:
 def test_its_words_name_what_was_changed_and_where() -> None:
     every = CorruptTensor(tensor="optimizer", ranks="all")
 
-    assert every.in_words(0, "at epoch 1, step 2") == (
+    assert every.describe_injection(0, "at epoch 1, step 2") == (
         "a number of the optimizer's state was changed on all ranks at epoch 1, step 2"
     )
     assert str(CorruptTensor(bit=30)) == "corrupt_tensor (weight, bit 30)"

@@ -7,7 +7,7 @@ import pytest
 from chaos.errors import InjectedWriteError
 from chaos.faults.fail_save import FailSave
 from chaos.faults.order import FailWrite
-from chaos.probe.obedience import Obedience
+from chaos.probe.order_executor import OrderExecutor
 from chaos.run.clock import SystemClock
 from tests.faults.conftest import Release
 from tests.world import RANK_1, FakeWorld
@@ -25,7 +25,7 @@ def test_the_error_is_that_of_a_full_disk() -> None:
     order = FailWrite()
 
     with pytest.raises(InjectedWriteError) as raised:
-        Obedience(told.append, SystemClock()).obey(order)
+        OrderExecutor(told.append, SystemClock()).obey(order)
 
     assert isinstance(raised.value, OSError)
     assert raised.value.errno == errno.ENOSPC

@@ -8,7 +8,7 @@ import torch
 
 from chaos.faults.kill_loader import NAME, KillLoader
 from chaos.faults.world import RefusedError
-from chaos.processes.tree import pids_below
+from chaos.processes.tree import find_descendant_pids
 from tests.faults.conftest import Release
 from tests.world import RANK_1, FakeWorld
 
@@ -51,13 +51,13 @@ def test_loader_processes_are_found_by_the_name_that_torch_gives_them() -> None:
     batches = iter(loader)
     next(batches), next(batches)  # one of each process: it has its name by then
 
-    assert sorted(pids_below(os.getpid(), NAME)) == sorted(
+    assert sorted(find_descendant_pids(os.getpid(), NAME)) == sorted(
         child.pid for child in multiprocessing.active_children() if child.pid is not None
     )
     del batches
-    assert pids_below(os.getpid(), NAME) == []
+    assert find_descendant_pids(os.getpid(), NAME) == []
 
 
 def test_of_a_process_that_is_gone_nothing_is_asked() -> None:
     with pytest.raises(ProcessLookupError):
-        pids_below(2**22)
+        find_descendant_pids(2**22)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from chaos.faults.partition_node import PartitionNode
 from chaos.faults.world import Outcome, RefusedError
-from chaos.run.controller import carried_out
+from chaos.run.controller import inject_fault
 from tests.world import RANK_1, FakeWorld
 
 
@@ -46,7 +46,7 @@ class OneHost(FakeWorld):
 
 
 def test_where_nodes_share_one_host_it_surely_did_not_happen() -> None:
-    outcome = carried_out(PartitionNode(for_s=3), OneHost(), RANK_1, lambda *_, **__: None)
+    outcome = inject_fault(PartitionNode(for_s=3), OneHost(), RANK_1, lambda *_, **__: None)
 
     assert outcome == Outcome("fail", "refused: all nodes share one host")
 

@@ -11,7 +11,7 @@ from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.poison_step import PoisonStep
 from chaos.faults.raise_in_worker import RaiseInWorker
 from chaos.faults.slow_worker import SlowWorker
-from chaos.faults.world import Healed, RefusedError
+from chaos.faults.world import HealableFault, RefusedError
 from tests.faults.conftest import Release
 from tests.world import RANK_1, FakeWorld
 
@@ -75,14 +75,14 @@ def test_a_rank_that_trains_on_is_released_before_it_is_waited_for(release: Rele
     fault.inject(FakeWorld(), RANK_1, release)
 
     assert release.calls == 1
-    assert fault.lets_go_first
-    assert not TERM.lets_go_first
+    assert fault.releases_worker_itself
+    assert not TERM.releases_worker_itself
 
 
 def test_a_rank_that_sigterm_does_not_end_at_once_is_let_go(release: Release) -> None:
     fault = KillWorker(signal="TERM")
 
-    assert fault.lets_go_first
+    assert fault.releases_worker_itself
     assert fault.inject(FakeWorld(ends=()), RANK_1, release).status == "fail"
     assert release.calls == 1
 
@@ -138,8 +138,8 @@ def test_a_paused_worker_that_has_ended_needs_no_healing() -> None:
 
 
 def test_only_a_pause_needs_healing() -> None:
-    assert isinstance(PauseWorker(), Healed)
-    assert not isinstance(KillWorker(), Healed)
+    assert isinstance(PauseWorker(), HealableFault)
+    assert not isinstance(KillWorker(), HealableFault)
 
 
 def test_a_slow_worker_counts_once_a_step_was_delayed(release: Release) -> None:

@@ -18,7 +18,7 @@ from chaos.model.scenario import Cloud, Expect, FailureBudget, Job, Limits, Rete
 from chaos.model.trigger import AtStep
 from chaos.model.verdict import Verdict
 from chaos.model.watch import Watch
-from chaos.run.directory import RunDirectory, create
+from chaos.run.directory import RunDirectory, create_run
 from chaos.run.journal import read_history
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
         metadata: Cloud | None = None,
         **args: Any,
     ) -> Judged:
-        numbered = tuple(Op.of(i, op) for i, op in enumerate(ops))
+        numbered = tuple(Op.from_entry(i, op) for i, op in enumerate(ops))
         plan = Plan(
             scenario="s",
             slug="s",
@@ -87,7 +87,7 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
             watch=watch or Watch(),
             limits=Limits(run_s=run_s),
         )
-        directory = create(tmp_path, "run", plan, {})
+        directory = create_run(tmp_path, "run", plan, {})
         backend.execute(plan, directory, lambda _: None)
         history = read_history(directory.journals)
         return Judged(judge(plan, history, baseline), history, directory)

@@ -52,7 +52,7 @@ def test_a_right_job_is_right_however_it_keeps_what_it_resumes_from(
 def test_a_checkpoint_that_is_handed_over_late_is_of_where_it_was_saved(run: RunJob) -> None:
     history = run(script=JOB, keeps="late", ops=(kill(epoch=2, step=2),)).history
 
-    carried = [e for _, e in history.of(Committed) if e.checkpoint]
+    carried = [e for _, e in history.select_events(Committed) if e.checkpoint]
     assert [(e.epoch, e.goes_on) for e in carried] == [(1, (1, 0)), (2, (2, 0)), (3, (3, 0))]
-    assert [(e.epoch, e.step) for _, e in history.of(WorkerStarted)] == [(0, 0), (1, 0)]
-    assert {e.step for _, e in history.of(FileSaved)} == {4}
+    assert [(e.epoch, e.step) for _, e in history.select_events(WorkerStarted)] == [(0, 0), (1, 0)]
+    assert {e.step for _, e in history.select_events(FileSaved)} == {4}

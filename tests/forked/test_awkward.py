@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from chaos.processes.view import why_none
+from chaos.processes.view import find_view_obstacle
 from tests.called import Done, chaos
 
-WHY_NONE = why_none()
+WHY_NONE = find_view_obstacle()
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(120)
 

@@ -20,7 +20,7 @@ from chaos.model.event import (
     WorkerGroupStarted,
     WorkerStarted,
 )
-from chaos.processes.exhaustion import THRESHOLD_ENV, used_share
+from chaos.processes.memory_monitor import THRESHOLD_ENV, measure_used_share
 from tests.forked.conftest import ROOT, RunJob, kill, lose_node
 
 pytestmark = pytest.mark.timeout(120)
@@ -30,9 +30,9 @@ def test_a_clean_run_is_watched_from_its_first_step_to_its_result(run: RunJob) -
     judged = run()
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    assert sum(1 for _ in judged.history.of(Committed)) == 3
-    assert sum(1 for _ in judged.history.of(StepDone)) == 12
-    assert sum(1 for _ in judged.history.of(FitReturned)) == 1
+    assert sum(1 for _ in judged.history.select_events(Committed)) == 3
+    assert sum(1 for _ in judged.history.select_events(StepDone)) == 12
+    assert sum(1 for _ in judged.history.select_events(FitReturned)) == 1
 
 
 def test_a_killed_worker_is_replaced_and_comes_out_bitwise_equal(run: RunJob) -> None:
@@ -41,7 +41,7 @@ def test_a_killed_worker_is_replaced_and_comes_out_bitwise_equal(run: RunJob) ->
     judged = run(ops=(kill(epoch=1, step=2),), baseline=baseline)
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    started = [event.epoch for _, event in judged.history.of(WorkerStarted)]
+    started = [event.epoch for _, event in judged.history.select_events(WorkerStarted)]
     assert started == [0, 1]
 
 
@@ -53,9 +53,9 @@ def test_an_elastic_job_goes_on_with_the_workers_that_there_is_room_for(run: Run
     judged = run(**elastic, ops=(lose_node(epoch=1, step=2, rank=1),), baseline=baseline)
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    sizes = [len(event.workers) for _, event in judged.history.of(WorkerGroupStarted)]
+    sizes = [len(event.workers) for _, event in judged.history.select_events(WorkerGroupStarted)]
     assert sizes == [2, 1]
-    assert sum(1 for _ in judged.history.of(Committed)) == 2
+    assert sum(1 for _ in judged.history.select_events(Committed)) == 2
 
 
 def test_two_kills_in_one_run_are_two_charges(run: RunJob) -> None:
@@ -64,13 +64,16 @@ def test_two_kills_in_one_run_are_two_charges(run: RunJob) -> None:
     judged = run(ops=(kill(epoch=1, step=2), kill(epoch=1, step=3)), baseline=baseline)
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    assert [e.charged for _, e in judged.history.of(FailureDecided)] == ["failures", "failures"]
+    assert [e.charged for _, e in judged.history.select_events(FailureDecided)] == [
+        "failures",
+        "failures",
+    ]
 
 
 def test_a_retry_budget_that_is_spent_ends_the_job_as_on_ray(run: RunJob) -> None:
     judged = run(**{"raise": True})
 
-    decisions = [event.decision for _, event in judged.history.of(FailureDecided)]
+    decisions = [event.decision for _, event in judged.history.select_events(FailureDecided)]
     assert decisions == ["RETRY", "RETRY", "RAISE"]
     assert judged.result("outcome") == "fail"
 
@@ -78,7 +81,9 @@ def test_a_retry_budget_that_is_spent_ends_the_job_as_on_ray(run: RunJob) -> Non
 def test_a_segfault_ends_its_own_attempt_and_no_more(run: RunJob) -> None:
     judged = run(segfault=True)
 
-    assert [event.decision for _, event in judged.history.of(FailureDecided)] == ["RETRY"]
+    assert [event.decision for _, event in judged.history.select_events(FailureDecided)] == [
+        "RETRY"
+    ]
     assert judged.result("outcome") == "pass"
 
 
@@ -87,12 +92,14 @@ def test_a_rank_that_eats_the_memory_ends_its_own_attempt_and_no_more(
     run: RunJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gib = 2**30 / psutil.virtual_memory().total
-    monkeypatch.setenv(THRESHOLD_ENV, str(used_share() + 1.5 * gib))
+    monkeypatch.setenv(THRESHOLD_ENV, str(measure_used_share() + 1.5 * gib))
 
     judged = run(eat=True)
 
-    assert [event.rank for _, event in judged.history.of(MemoryExhausted)] == [0]
-    assert [event.decision for _, event in judged.history.of(FailureDecided)] == ["RETRY"]
+    assert [event.rank for _, event in judged.history.select_events(MemoryExhausted)] == [0]
+    assert [event.decision for _, event in judged.history.select_events(FailureDecided)] == [
+        "RETRY"
+    ]
     assert judged.result("outcome") == "pass"
 
 
@@ -106,7 +113,7 @@ def test_what_a_worker_prints_goes_to_the_runs_log(run: RunJob) -> None:
 def test_a_hang_ends_at_the_limit_with_the_stacks_of_the_rank(run: RunJob) -> None:
     judged = run(hang=True, ops=(kill(epoch=1, step=2),), run_s=4.0)
 
-    paths = [event.path for _, event in judged.history.of(StackTaken) if event.rank == 0]
+    paths = [event.path for _, event in judged.history.select_events(StackTaken) if event.rank == 0]
     assert judged.result("terminates") == "fail"
     assert "tiny.py" in "".join((judged.directory.path / path).read_text() for path in paths)
 
@@ -114,7 +121,7 @@ def test_a_hang_ends_at_the_limit_with_the_stacks_of_the_rank(run: RunJob) -> No
 def test_a_process_that_made_a_session_of_its_own_is_found_and_ended(run: RunJob) -> None:
     judged = run(leave=True)
 
-    left = [event.what for _, event in judged.history.of(Leftover)]
+    left = [event.name for _, event in judged.history.select_events(Leftover)]
     assert len(left) == 1
     assert "time.sleep(90)" in left[0]
     assert judged.result("leftovers") == "fail"
@@ -125,13 +132,15 @@ def test_a_process_that_made_a_session_of_its_own_is_found_and_ended(run: RunJob
 def test_a_script_that_never_fits_is_told_so(run: RunJob) -> None:
     judged = run(script=ROOT / "tests/ray/jobs/never_fits.py")
 
-    assert [event.error for _, event in judged.history.of(ScriptRaised)] == ["NoFit"]
+    assert [event.error for _, event in judged.history.select_events(ScriptRaised)] == ["NoFit"]
 
 
 def test_a_script_that_does_not_import_is_told_so(run: RunJob) -> None:
     judged = run(script=ROOT / "tests/ray/jobs/does_not_import.py")
 
-    assert [e.error for _, e in judged.history.of(ScriptRaised)] == ["ModuleNotFoundError"]
+    assert [e.error for _, e in judged.history.select_events(ScriptRaised)] == [
+        "ModuleNotFoundError"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +174,7 @@ def test_what_needs_a_cluster_is_refused_by_name(
     judged = run(script=script)
 
     said = "".join((judged.directory.logs / name).read_text() for name in logs(judged.directory))
-    said += "".join(event.message for _, event in judged.history.of(ScriptRaised))
+    said += "".join(event.message for _, event in judged.history.select_events(ScriptRaised))
     assert reason in said
 
 

@@ -49,7 +49,7 @@ def test_a_reference_travels_by_value() -> None:
 
 def test_what_is_stored_is_pickled_once_and_keeps_the_value_of_then() -> None:
     value = {"a": 1}
-    stored = core.Stored(value)
+    stored = core.StoredResult(value)
     value["a"] = 2
 
     assert core.get(pickle.loads(core.dumps(stored))) == {"a": 1}

@@ -6,13 +6,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chaos.audit.plans import base_plan
+from chaos.audit.plans import build_base_plan
 from chaos.check.judge import judge
 from chaos.launch.forked.backend import ForkBackend
 from chaos.model.event import Disturbed, JournalOpened, RunStarted, StepDone
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Plan
-from chaos.run.directory import create
+from chaos.run.directory import create_run
 from chaos.run.journal import read_history
 from tests.forked.conftest import ROOT
 
@@ -30,9 +30,9 @@ class Killer:
         self._times = times
         self._pids: dict[str, int] = {}
 
-    def __call__(self, entries: Sequence[Entry]) -> None:
+    def __call__(self, entries: Sequence[JournalEntry]) -> None:
         for entry in entries:
-            match entry.what:
+            match entry.event:
                 case JournalOpened(role="driver" | "worker") as opened:
                     self._pids[opened.role] = opened.pid
                 case StepDone(epoch=1, step=2, rank=0) if self._times:
@@ -46,11 +46,11 @@ class Killer:
 
 
 def plan_in(folder: Path) -> Plan:
-    return base_plan(DIGITS, ["--epochs", "6"], cwd=folder, seed=0, workers=1)
+    return build_base_plan(DIGITS, ["--epochs", "6"], cwd=folder, seed=0, workers=1)
 
 
 def disturbed(history: History) -> list[str]:
-    return [event.why for _, event in history.of(Disturbed)]
+    return [event.why for _, event in history.select_events(Disturbed)]
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_a_run_with_a_process_killed_by_others_is_tried_again_and_comes_through(
     whom: int, says: str, tmp_path: Path
 ) -> None:
     plan = plan_in(tmp_path)
-    directory = create(tmp_path, "run", plan, {})
+    directory = create_run(tmp_path, "run", plan, {})
 
     with ForkBackend() as backend:
         backend.execute(plan, directory, Killer(whom))
 
     history = read_history(directory.journals)
-    [started] = [event for _, event in history.of(RunStarted)]
+    [started] = [event for _, event in history.select_events(RunStarted)]
     assert says in (started.again_after or "") or "is gone" in (started.again_after or "")
     assert "chaos did not end it" in (started.again_after or "")
     assert judge(plan, history).status == "pass"
@@ -85,7 +85,7 @@ def test_a_run_with_a_process_killed_by_others_is_tried_again_and_comes_through(
 
 def test_a_run_that_is_disturbed_twice_can_not_be_told(tmp_path: Path) -> None:
     plan = plan_in(tmp_path)
-    directory = create(tmp_path, "run", plan, {})
+    directory = create_run(tmp_path, "run", plan, {})
 
     with ForkBackend() as backend:
         backend.execute(plan, directory, Killer(DRIVER, times=2))
@@ -115,12 +115,12 @@ def test_of_a_worker_that_is_stuck_in_its_fork_the_stacks_are_kept(tmp_path: Pat
     """A hook that a library has registered may wait for a lock that nobody holds in the child."""
     script = tmp_path / "stuck.py"
     script.write_text(STUCK.format(digits=str(DIGITS)))
-    plan = base_plan(script, ["--epochs", "6"], cwd=tmp_path, seed=0, workers=1)
-    directory = create(tmp_path, "run", plan, {})
+    plan = build_base_plan(script, ["--epochs", "6"], cwd=tmp_path, seed=0, workers=1)
+    directory = create_run(tmp_path, "run", plan, {})
 
     with ForkBackend() as backend:
         backend.execute(plan, directory, lambda _: None)
 
-    [started] = [e for _, e in read_history(directory.journals).of(RunStarted)]
+    [started] = [e for _, e in read_history(directory.journals).select_events(RunStarted)]
     assert "a worker did not come to its first line, twice" in (started.again_after or "")
     assert "in hang" in (directory.path / "tried-before/logs/stacks-start.txt").read_text()

@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from chaos.harness import Harness
+from chaos.launch.backends import open_backend
 from chaos.launch.forked.backend import ForkBackend
-from chaos.launch.open import open_backend
-from chaos.report.soak import soak_run
+from chaos.report.soak import build_soak_run
 from chaos.run.clock import SystemClock
 from tests.forked.conftest import ROOT
 
@@ -34,10 +34,10 @@ def test_a_drawn_run_can_be_run_again_without_its_seed(
     file = tmp_path / "machines.chaos.yaml"
     file.write_text(SCENARIO.format(script=ROOT / "scenarios/jobs/digits_ddp.py"))
 
-    (plan,) = harness.plans([file], seed=3, backend="fork")
+    (plan,) = harness.load_plans([file], seed=3, backend="fork")
     first = harness.run_plan(plan)
     drawn = Path(first.directory) / "drawn.chaos.yaml"
-    (again,) = harness.plans([drawn], seed=99, backend="fork")
+    (again,) = harness.load_plans([drawn], seed=99, backend="fork")
     second = harness.run_plan(again)
 
     assert (first.verdict.status, second.verdict.status) == ("pass", "pass")
@@ -67,9 +67,9 @@ def test_a_long_run_names_what_adds_up_and_nothing_else(
     with open_backend("fork", Console(quiet=True)) as backend:
         harness = Harness(tmp_path / "reports", Console(quiet=True), here, backend, SystemClock())
         file = ROOT / f"scenarios/torchrun/{name}.chaos.yaml"
-        (plan,) = harness.plans([file], seed=0, backend="fork")
+        (plan,) = harness.load_plans([file], seed=0, backend="fork")
         run = harness.run_plan(plan)
-    figures = soak_run(run)
+    figures = build_soak_run(run)
 
     assert run.verdict.as_expected, run.verdict.headline
     assert figures.resumes >= 2

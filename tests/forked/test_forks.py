@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import HarnessError
-from chaos.processes.forks import ForkingProcess, Forks, fork_for_each, gone
+from chaos.processes.forks import ForkingProcess, Forks, build_death_error, serve_forks
 from chaos.processes.wire import Wire
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forks beside threads
@@ -23,13 +23,13 @@ def forks() -> Iterator[tuple[int, Forks]]:
     if pid == 0:
         ours.close()
         try:
-            request, wire = fork_for_each(Wire(theirs))
+            request, wire = serve_forks(Wire(theirs))
             while request != "die":
                 wire.send((request, wire.receive()))
         finally:
             os._exit(3)
     theirs.close()
-    handle = Forks(Wire(ours), lambda: gone("the process that forks"))
+    handle = Forks(Wire(ours), lambda: build_death_error("the process that forks"))
     try:
         yield pid, handle
     finally:
@@ -71,9 +71,9 @@ def test_a_socket_that_is_handed_over_with_a_message_is_the_same_connection() ->
     ours, theirs = socket.socketpair()
     left, right = socket.socketpair()
     with ours, left:
-        Wire(ours).send("take it", along=right)
+        Wire(ours).send("take it", passed_socket=right)
         right.close()
-        message, along = Wire(theirs).receive_along()
+        message, along = Wire(theirs).receive_with_socket()
         theirs.close()
         assert message == "take it"
         assert along is not None

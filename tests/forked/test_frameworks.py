@@ -69,8 +69,8 @@ def harness(backend: ForkBackend, tmp_path_factory: pytest.TempPathFactory) -> H
 def test_a_framework_comes_out_as_its_scenario_expects(file: Path, harness: Harness) -> None:
     need(name_of(file))
 
-    (plan,) = harness.plans([file], seed=0, backend="fork")
-    row = harness.row(plan)
+    (plan,) = harness.load_plans([file], seed=0, backend="fork")
+    row = harness.run_suite_plan(plan)
 
     assert row.standing == "expected", row.error or (row.verdict and row.verdict.headline)
 

@@ -17,7 +17,7 @@ from chaos.launch.gate_server import GateServer
 from chaos.launch.process_world import ProcessWorld
 from chaos.model.event import Committed, FailureDecided
 from chaos.probe.gates import QUESTIONS, GateConnection, SocketController, StrangerError, connect
-from chaos.run.armed import ArmedFaults
+from chaos.run.armed_faults import ArmedFaults
 from chaos.run.clock import SystemClock
 
 NOBODY = 65534
@@ -91,7 +91,7 @@ def test_every_question_that_can_be_asked_arrives_as_it_was_asked(
 
 
 def test_the_list_of_questions_is_the_server_s(name: str) -> None:
-    not_asked = {"ask", "tell", "run_directory"}
+    not_asked = {"ask", "send", "run_directory"}
     asked = {n for n in dir(SocketController) if not n.startswith("_")} - not_asked
 
     assert asked == set(QUESTIONS)

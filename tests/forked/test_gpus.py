@@ -19,9 +19,9 @@ def test_a_job_for_gpus_is_struck_on_the_cpu(run: RunJob) -> None:
     judged = run(**job, ops=(kill(epoch=1, step=2),), baseline=baseline)
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    ((_, called),) = judged.history.of(FitCalled)
+    ((_, called),) = judged.history.select_events(FitCalled)
     assert called.replaced["use_gpu"] is True
     assert called.replaced["accelerator_type"] == "H100"
     assert called.replaced["backend"] == "nccl"
     assert called.settings["resources_per_worker"] == {"CPU": 1}
-    assert not any(event.accelerators for _, event in judged.history.of(WorkerStarted))
+    assert not any(event.accelerators for _, event in judged.history.select_events(WorkerStarted))

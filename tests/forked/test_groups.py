@@ -49,12 +49,12 @@ def test_a_group_is_asked_to_end_and_then_killed(child: str) -> None:
         leader.kill()
         leader.wait()
 
-        groups.ended(leader.pid)
+        groups.end_group(leader.pid)
         if child == DEAF:
-            groups.kill_the_late()
+            groups.kill_overdue()
             assert orphan.status() != psutil.STATUS_ZOMBIE
             clock.sleep(0.2)
-            groups.kill_the_late()
+            groups.kill_overdue()
 
         assert psutil.wait_procs([orphan], timeout=20)[1] == []
 
@@ -62,8 +62,8 @@ def test_a_group_is_asked_to_end_and_then_killed(child: str) -> None:
 def test_who_leads_no_group_takes_nobody_along() -> None:
     groups = ProcessGroups(Ticking())
     with subprocess.Popen([sys.executable, "-c", MEEK], process_group=0) as other:
-        groups.ended(other.pid)
-        groups.kill_the_late()
+        groups.end_group(other.pid)
+        groups.kill_overdue()
 
         assert other.poll() is None
         os.kill(other.pid, signal.SIGKILL)
@@ -78,5 +78,5 @@ def test_a_process_that_a_killed_rank_has_started_is_no_leftover(
 
     judged = run(script=script, ops=(kill(epoch=1, step=2),), baseline=run(script=script).history)
 
-    assert [event.kind for _, event in judged.history.of(Leftover)] == []
+    assert [event.kind for _, event in judged.history.select_events(Leftover)] == []
     assert judged.verdict.status == "pass", judged.verdict.headline

@@ -9,26 +9,26 @@ from typing import Any
 import pytest
 
 from chaos.audit.folder import AuditFolder
-from chaos.audit.group import Group
-from chaos.audit.job_profile import job_profile
-from chaos.audit.judged_run import JudgedRun, judged_there, judges
-from chaos.audit.place_groups import FaultPlace
-from chaos.audit.plans import base_plan, plan_of
+from chaos.audit.job_profile import measure_job
+from chaos.audit.judged_run import JudgedRun, judge_on_node, list_judges
+from chaos.audit.plans import build_base_plan, build_fault_plan
+from chaos.audit.site_category import SiteCategory
+from chaos.audit.site_groups import FaultSite
 from chaos.check.judge import judge
 from chaos.errors import ClusterError
 from chaos.faults.kill_worker import KillWorker
-from chaos.launch.ray.lanes import Judging, LaneActor
+from chaos.launch.ray.lanes import JudgeRequest, LaneActor
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Op
 from chaos.model.trigger import AtStep
-from chaos.run import files_elsewhere, leavings
-from chaos.run.directory import RunDirectory, create
+from chaos.run import held_folders, remote_files
+from chaos.run.directory import RunDirectory, create_run
 from chaos.run.journal import read_history
 
 ROOT = Path(__file__).parents[2]
 NAME = "chaos-lane-of-a-test"
-PLAN = base_plan(Path("scenarios/jobs/digits_ddp.py"), ["--epochs", "2"], cwd=ROOT, seed=0)
-GROUP: Group = "mid-epoch"
+PLAN = build_base_plan(Path("scenarios/jobs/digits_ddp.py"), ["--epochs", "2"], cwd=ROOT, seed=0)
+GROUP: SiteCategory = "mid-epoch"
 KILL = Op(index=0, at=AtStep(epoch=1, step=2, rank=1), kill_worker=KillWorker())
 
 
@@ -48,36 +48,38 @@ def lane(monkeypatch: pytest.MonkeyPatch) -> Iterator[LaneActor]:
         yield actor
     finally:
         actor.end()
-        assert not leavings.named(NAME).exists()
+        assert not held_folders.build_path(NAME).exists()
 
 
 @pytest.mark.nightly
 def test_the_files_of_a_run_elsewhere_are_those_of_one_here(
     lane: LaneActor, tmp_path: Path
 ) -> None:
-    directory = create(tmp_path, "run", PLAN, {})
-    files, found = lane.execute(files_elsewhere.pack(directory))
+    directory = create_run(tmp_path, "run", PLAN, {})
+    files, found = lane.execute(remote_files.pack_files(directory))
     assert not any(directory.journals.iterdir())
-    assert not [*leavings.named(NAME).iterdir()]
+    assert not [*held_folders.build_path(NAME).iterdir()]
 
-    files_elsewhere.unpack(files, directory.path)
+    remote_files.unpack_files(files, directory.path)
     verdict = judge(PLAN, read_history(directory.journals), None)
     assert verdict.status == "pass", verdict.headline
     assert found is None
 
 
 def test_a_run_is_judged_on_its_node_as_it_would_be_here(lane: LaneActor, tmp_path: Path) -> None:
-    clean = create(tmp_path, "clean", PLAN.baseline(), {})
-    files, _ = lane.execute(files_elsewhere.pack(clean))
-    files_elsewhere.unpack(files, clean.path)
+    clean = create_run(tmp_path, "clean", PLAN.build_baseline_plan(), {})
+    files, _ = lane.execute(remote_files.pack_files(clean))
+    remote_files.unpack_files(files, clean.path)
     baseline = Baseline([read_history(clean.journals)])
-    place = FaultPlace("epoch 1, step 2, rank 1", GROUP, (KILL,))
+    place = FaultSite("epoch 1, step 2, rank 1", GROUP, (KILL,))
     run = 1, (place,)
-    directory = create(tmp_path, "run", plan_of(PLAN, place, job_profile(baseline)), {})
+    directory = create_run(
+        tmp_path, "run", build_fault_plan(PLAN, place, measure_job(baseline)), {}
+    )
 
-    given = files_elsewhere.pack(directory)
-    files, there = lane.execute(given, Judging(judged_there, baseline, (run, judges())))
-    files_elsewhere.unpack(files, directory.path)
+    given = remote_files.pack_files(directory)
+    files, there = lane.execute(given, JudgeRequest(judge_on_node, baseline, (run, list_judges())))
+    remote_files.unpack_files(files, directory.path)
 
     assert there == judged_here(directory, baseline, run, seconds=there.seconds)
     assert there.rows[0].is_right
@@ -90,11 +92,13 @@ def judged_here(directory: RunDirectory, baseline: Baseline, run: Any, *, second
     means = directory, plan, directory.load_history(), baseline
     done = AuditFolder(directory.path, {}).judge(*means, seconds=seconds)
     assert done.verdict == told
-    return JudgedRun.of(run, done)
+    return JudgedRun.from_run(run, done)
 
 
 def test_a_node_with_other_checks_judges_nothing(tmp_path: Path) -> None:
-    directory = create(tmp_path, "run", PLAN, {})
+    directory = create_run(tmp_path, "run", PLAN, {})
 
     with pytest.raises(ClusterError, match="another chaos than this machine"):
-        judged_there(directory, 1.0, Baseline([History([])]), ((1, ()), (*judges(), "more of p 1")))
+        judge_on_node(
+            directory, 1.0, Baseline([History([])]), ((1, ()), (*list_judges(), "more of p 1"))
+        )

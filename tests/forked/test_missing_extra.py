@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from packaging.requirements import Requirement
 
-from chaos.job_failure import EXTRAS, missing_module
+from chaos.job_failure import EXTRAS, find_missing_module
 from chaos.model import event as ev
 from chaos.model.history import History
 from tests.called import chaos
@@ -49,7 +49,7 @@ def in_a_worker(error: str) -> History:
 def test_what_is_missing_is_ours_to_name_where_an_extra_installs_it(
     seen: History, module: str | None
 ) -> None:
-    assert missing_module(seen) == module
+    assert find_missing_module(seen) == module
 
 
 def test_every_package_of_a_frameworks_extra_is_known_by_its_module() -> None:

@@ -8,13 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from chaos.launch.node_disk import SOCKET_PATH_MAX, NodeDisk, disk_in, make_room, remove_disks
+from chaos.launch.node_disk import (
+    SOCKET_PATH_MAX,
+    NodeDisk,
+    build_node_disk,
+    remove_disks,
+    reserve_short_folder,
+)
 from chaos.model.scenario import Scenario
 from chaos.model.tiers import Tiers
 from chaos.plan.make import make_plan
 from chaos.probe.address import RunAddress
-from chaos.processes.tree import written_by
-from chaos.run import leavings
+from chaos.processes.tree import find_written_files
+from chaos.run import held_folders
 from tests.forked.conftest import RunJob
 
 JOB = Path(__file__).parent / "jobs/writes_around.py"
@@ -42,12 +48,12 @@ def test_the_harness_holds_the_folder_that_any_node_lives_in(depth: int) -> None
     """A folder that nobody holds is removed by the next harness that starts."""
     run = address(Path("/") / ("d" * depth))
 
-    make_room(run)
-    held = leavings.named("chaos-0123abcd").exists()
+    reserve_short_folder(run)
+    held = held_folders.build_path("chaos-0123abcd").exists()
     remove_disks(run)
 
     lie_there = {
-        NodeDisk(run, name).tmp.is_relative_to(leavings.named("chaos-0123abcd"))
+        NodeDisk(run, name).tmp.is_relative_to(held_folders.build_path("chaos-0123abcd"))
         for name in ("head", "node-0", "node-10", "node-new-12", "start")
     }
     assert lie_there == {held}
@@ -57,9 +63,9 @@ def test_the_short_folder_is_the_users_alone_and_goes_with_the_run() -> None:
     run = address(Path("/home/me") / ("deep" * 20))
     folder = NodeDisk(run, "node-0").tmp.parent
 
-    make_room(run)
+    reserve_short_folder(run)
     assert folder.stat().st_mode & 0o777 == 0o700
-    leavings.sweep()
+    held_folders.sweep()
     assert folder.exists()
     remove_disks(run)
     assert not folder.exists()
@@ -88,10 +94,10 @@ def test_a_lost_node_takes_along_what_it_alone_wrote_below_the_hosts_temporary_f
             path.touch()
         wrote(lost, [(str(path), path.name != "data") for path in paths])
         wrote(other, [(str(paths[1]), True)])
-        make_room(run)
+        reserve_short_folder(run)
         lost.tmp.mkdir(parents=True)
 
-        lost.lose()
+        lost.simulate_loss()
 
         assert [path.exists() for path in paths] == [False, True, True]
         assert not lost.tmp.exists()
@@ -114,10 +120,10 @@ def test_a_project_below_the_hosts_temporary_folder_is_on_no_nodes_disk(
             {"scenario": "s", "job": {"script": "train.py", "workers": 1}}
         )
         plan = make_plan(told, file=cwd / "s.chaos.yaml", seed=0, cwd=cwd)
-        lost = NodeDisk(run, "node-0", tiers=Tiers.of(plan, real=os.path.realpath))
+        lost = NodeDisk(run, "node-0", tiers=Tiers.from_plan(plan, normalize=os.path.realpath))
         wrote(lost, [(str(inside), True), (str(beside), True)])
 
-        lost.lose()
+        lost.simulate_loss()
 
         assert (inside.exists(), beside.exists()) == (is_left, False)
 
@@ -132,7 +138,7 @@ def test_a_lost_node_takes_along_its_workers_working_directory(tmp_path: Path) -
     wrote(lost, [(str(stored), False), (str(session), False)])
     wrote(other, [])
 
-    lost.lose()
+    lost.simulate_loss()
 
     assert [path.exists() for path in (stored, session)] == [True, False]
 
@@ -160,7 +166,7 @@ def cut_off(disk: NodeDisk, files: list[Path], log: Path) -> set[str]:
             file.flush()
         os.kill(os.getpid(), signal.SIGSTOP)
     os.waitpid(child, os.WUNTRACED)
-    unfinished = written_by([child])
+    unfinished = find_written_files([child])
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return unfinished
@@ -179,10 +185,10 @@ def test_a_bucket_has_a_file_of_a_lost_node_as_a_whole_or_as_it_was_before(tmp_p
     new, newer, shared = (tmp_path / name for name in ("bucket/1", "bucket/2", "shared"))
     log = tmp_path / "link/log"
     log.parent.symlink_to("bucket")
-    make_room(run)
-    unfinished = cut_off(disk_in(plan, run, "node-0"), [new, newer, shared], log)
+    reserve_short_folder(run)
+    unfinished = cut_off(build_node_disk(plan, run, "node-0"), [new, newer, shared], log)
 
-    disk_in(plan, run, "node-0").lose(unfinished=unfinished)
+    build_node_disk(plan, run, "node-0").simulate_loss(unfinished=unfinished)
     remove_disks(run)
 
     assert new.read_text() == log.read_text() == "of the first save"

@@ -63,7 +63,7 @@ def test_relaxed_collectives_commit_without_a_doomed_rank_that_is_not_rank_0(
     judged = run(**job, ops=(notice(doomed, 1.5), stuck), baseline=run(**job).history)
 
     assert lost(judged) == (0 if saved else 4)
-    commit = next(e for _, e in judged.history.of(Committed) if e.epoch == 2)
+    commit = next(e for _, e in judged.history.select_events(Committed) if e.epoch == 2)
     assert (commit.attempt, len(commit.metrics)) == ((0, 1) if saved else (1, 2))
 
 

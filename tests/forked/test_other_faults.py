@@ -31,8 +31,8 @@ def test_a_driver_that_is_killed_is_started_again_and_resumes(run: RunJob) -> No
     )
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    assert [e.code for _, e in judged.history.of(DriverExited)] == [-9, 0]
-    started = [(e.attempt, e.epoch) for _, e in judged.history.of(WorkerStarted)]
+    assert [e.code for _, e in judged.history.select_events(DriverExited)] == [-9, 0]
+    started = [(e.attempt, e.epoch) for _, e in judged.history.select_events(WorkerStarted)]
     assert started == [(0, 0), (1, 1), (2, 1), (3, 2)]
 
 
@@ -43,7 +43,7 @@ def test_who_is_lost_as_the_group_shuts_down_costs_nothing(run: RunJob, fault: A
     judged = run(ops=(end,), baseline=run().history)
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    assert not list(judged.history.of(FailureDecided))
+    assert not list(judged.history.select_events(FailureDecided))
 
 
 def test_a_driver_that_is_started_again_after_the_end_has_nothing_left_to_do(run: RunJob) -> None:
@@ -59,7 +59,7 @@ def test_a_node_that_stands_still_for_a_moment_is_a_pause(run: RunJob) -> None:
     judged = run(ops=(at(1, 2, freeze_node=FreezeNode(for_s=0.3)),), baseline=run().history)
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    assert not list(judged.history.of(FailureDecided))
+    assert not list(judged.history.select_events(FailureDecided))
 
 
 def test_a_job_without_nodes_waits_for_new_ones(run: RunJob) -> None:
@@ -86,7 +86,7 @@ def test_an_elastic_job_grows_when_a_node_comes_back(run: RunJob) -> None:
     judged = run(**elastic, ops=(lose_node(epoch=1, step=2, rank=1), back), baseline=baseline)
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    sizes = [len(event.workers) for _, event in judged.history.of(WorkerGroupStarted)]
+    sizes = [len(event.workers) for _, event in judged.history.select_events(WorkerGroupStarted)]
     assert sizes == [2, 1, 2]
 
 
@@ -99,7 +99,7 @@ def test_nodes_that_are_lost_together_are_one_failure(run: RunJob) -> None:
 
     assert judged.verdict.status == "pass", judged.verdict.headline
     # On a busy machine a start may time out besides, which costs the job none of its budgets.
-    charged = [e.charged for _, e in judged.history.of(FailureDecided)]
+    charged = [e.charged for _, e in judged.history.select_events(FailureDecided)]
     assert [budget for budget in charged if budget != "controller"] == ["failures"]
 
 
@@ -112,7 +112,7 @@ def test_ray_leaves_a_node_that_was_announced_to_go_and_stays(run: RunJob) -> No
     judged = run(**pair, ops=(alarm,), baseline=run(**pair).history)
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    assert [e.charged for _, e in judged.history.of(FailureDecided)] == ["preemptions"]
+    assert [e.charged for _, e in judged.history.select_events(FailureDecided)] == ["preemptions"]
 
 
 def test_a_job_that_polls_sees_the_notice_of_its_own_node_and_none_on_the_next(run: RunJob) -> None:

@@ -20,7 +20,10 @@ def test_a_right_job_survives_random_plans(
 ) -> None:
     harness = Harness(tmp_path, Console(quiet=True), ROOT, backend, SystemClock())
 
-    rows = [harness.row(plan) for plan in harness.random_plans(JOB, seeds=seeds, backend="fork")]
+    rows = [
+        harness.run_suite_plan(plan)
+        for plan in harness.draw_plans(JOB, seeds=seeds, backend="fork")
+    ]
 
     assert len(rows) == len(seeds)
     assert not [f"seed {row.seed}: {row.headline}" for row in rows if row.standing != "expected"]

@@ -12,16 +12,16 @@ from tests.forked.conftest import ROOT
 BEGIN = """
 from pathlib import Path
 from types import SimpleNamespace as Plan
-from chaos.launch.forked.roots import root_for
+from chaos.launch.forked.roots import get_root
 plan = Plan(cwd=".", job=Plan(env={}))
-root = root_for(plan, log=Path("root.log"))
+root = get_root(plan, log=Path("root.log"))
 """
 KILL = """
 root._process.kill()
 root._process.wait()
-second = root_for(plan, log=Path("root.log"))
+second = get_root(plan, log=Path("root.log"))
 assert second is not root and second.is_alive
-assert root_for(plan, log=Path("root.log")) is second
+assert get_root(plan, log=Path("root.log")) is second
 root = second
 """
 TELL = "print(root._process.pid)"

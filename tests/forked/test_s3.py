@@ -37,7 +37,7 @@ def s3() -> Iterator[S3]:
 
 
 def of(history: History, kind: Any) -> list[Any]:
-    return [event for _, event in history.of(kind)]
+    return [event for _, event in history.select_events(kind)]
 
 
 def in_upload(epoch: int, **fault: Any) -> FaultEntry:
@@ -114,7 +114,7 @@ def test_a_bucket_that_cannot_be_looked_at_leaves_the_verdict_unknown(
         raise OSError("ACCESS_DENIED")
 
     baseline = run(storage=s3.uri("runs")).history
-    monkeypatch.setattr("chaos.launch.raytrain.bucket.RemoteStorage._listed", unreadable)
+    monkeypatch.setattr("chaos.launch.raytrain.bucket.RemoteStorage._list_files", unreadable)
 
     judged = run(storage=s3.uri("runs"), baseline=baseline)
 

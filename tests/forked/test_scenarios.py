@@ -60,8 +60,8 @@ def harness(backend: ForkBackend, tmp_path_factory: pytest.TempPathFactory) -> H
     ],
 )
 def test_a_scenario_comes_out_as_it_expects(file: Path, harness: Harness) -> None:
-    (plan,) = harness.plans([file], seed=0, backend="fork")
-    row = harness.row(plan)
+    (plan,) = harness.load_plans([file], seed=0, backend="fork")
+    row = harness.run_suite_plan(plan)
 
     if row.standing == "skipped":
         pytest.skip(row.headline)

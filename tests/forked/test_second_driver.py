@@ -28,7 +28,7 @@ def baseline(run: RunJob) -> History:
 
 
 def numbers(judged: Judged) -> list[int]:
-    return sorted(event.attempt for _, event in judged.history.of(WorkerGroupStarted))
+    return sorted(event.attempt for _, event in judged.history.select_events(WorkerGroupStarted))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_two_starts_that_write_are_named(
     judged = started_twice(run, "none", baseline, **frozen)
 
     assert numbers(judged) == [0, 1]
-    assert [e.start for _, e in judged.history.of(DriverExited)] in ([0, 1], [1, 0])
+    assert [e.start for _, e in judged.history.select_events(DriverExited)] in ([0, 1], [1, 0])
     assert judged.verdict.status == "fail"
     assert "two drivers of one run wrote side by side" in judged.verdict.headline
     assert next(r.check for r in judged.verdict.results if r.status == "fail") == "single-writer"

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chaos.audit.plans import base_plan
+from chaos.audit.plans import build_base_plan
 from chaos.faults.kill_driver import KillDriver
 from chaos.launch.forked import roots, zygote_handle
 from chaos.launch.forked.backend import ForkBackend
@@ -14,7 +14,7 @@ from chaos.model.event import DriverExited, FitCalled, ScriptRaised, StepDone
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.history import History
 from chaos.model.trigger import AtStep
-from chaos.run.directory import create
+from chaos.run.directory import create_run
 from chaos.run.journal import read_history
 from chaos.run.modules import ModuleFile
 from tests.forked.conftest import ROOT, RunJob
@@ -26,23 +26,23 @@ KILL_DRIVER = FaultEntry(at=AtStep(epoch=1, step=2, rank=0), kill_driver=KillDri
 
 
 def execute(backend: ForkBackend, folder: Path, name: str, script: Path = DRAWS) -> History:
-    plan = base_plan(script, (), cwd=folder, seed=0, workers=1)
-    directory = create(folder, name, plan, {})
+    plan = build_base_plan(script, (), cwd=folder, seed=0, workers=1)
+    directory = create_run(folder, name, plan, {})
     backend.execute(directory.load_plan(), directory, lambda _: None)
     return read_history(directory.journals)
 
 
 def drawn(history: History) -> list[list[str]]:
     """Return the parts of the name that each start has drawn."""
-    return [str(event.replaced["name"]).split("-") for _, event in history.of(FitCalled)]
+    return [str(event.replaced["name"]).split("-") for _, event in history.select_events(FitCalled)]
 
 
 def losses(history: History) -> list[object]:
-    return [event.losses for _, event in history.of(StepDone)]
+    return [event.losses for _, event in history.select_events(StepDone)]
 
 
 def test_lanes_go_on_from_one_start_and_a_new_start_draws_anew(tmp_path: Path) -> None:
-    with ForkBackend() as first, first.beside() as lane, first.afresh() as other:
+    with ForkBackend() as first, first.open_parallel() as lane, first.open_fresh() as other:
         ours = execute(first, tmp_path, "first")
         with ThreadPoolExecutor(2) as threads:
             beside = threads.submit(execute, lane, tmp_path, "lane")
@@ -60,21 +60,27 @@ def test_a_new_start_has_the_same_hash_seed_unless_another_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
-    plan = base_plan(BY_HASH, (), cwd=tmp_path, seed=0, workers=1)
-    with ForkBackend() as first, first.afresh() as same, first.afresh(other_hashes=plan) as other:
+    plan = build_base_plan(BY_HASH, (), cwd=tmp_path, seed=0, workers=1)
+    with (
+        ForkBackend() as first,
+        first.open_fresh() as same,
+        first.open_fresh(reseeded_plan=plan) as other,
+    ):
         ours = execute(first, tmp_path, "first", BY_HASH)
         again = execute(same, tmp_path, "same", BY_HASH)
         theirs = execute(other, tmp_path, "other", BY_HASH)
-        before = len(roots.ROOTS._kept)
+        before = len(roots.ROOTS._processes)
 
     assert losses(again) == losses(ours) != losses(theirs)
-    assert len(roots.ROOTS._kept) == before - 1  # the other one's holds the memory of its imports
+    assert (
+        len(roots.ROOTS._processes) == before - 1
+    )  # the other one's holds the memory of its imports
 
 
 def test_a_lane_that_is_closed_leaves_the_others_at_work(tmp_path: Path) -> None:
     with ForkBackend() as first:
         ours = execute(first, tmp_path, "first")
-        with first.beside() as lane:
+        with first.open_parallel() as lane:
             execute(lane, tmp_path, "lane")
         assert drawn(execute(first, tmp_path, "again")) == drawn(ours)
 
@@ -95,8 +101,10 @@ def test_a_script_that_cannot_be_started_again_ends_the_run_with_its_own_error(
 ) -> None:
     judged = run(script=DRAWS, ops=(KILL_DRIVER,), once=True)
 
-    assert [event.code for _, event in judged.history.of(DriverExited)] == [-9, 1]
-    assert [event.error for _, event in judged.history.of(ScriptRaised)] == ["FileExistsError"]
+    assert [event.code for _, event in judged.history.select_events(DriverExited)] == [-9, 1]
+    assert [event.error for _, event in judged.history.select_events(ScriptRaised)] == [
+        "FileExistsError"
+    ]
     assert judged.result("outcome") == "fail"
 
 
@@ -109,7 +117,7 @@ def test_a_script_that_never_comes_to_its_fit_is_told_the_limit(
 
     judged = run(script=script, run_s=1.0)
 
-    [raised] = [event for _, event in judged.history.of(ScriptRaised)]
+    [raised] = [event for _, event in judged.history.select_events(ScriptRaised)]
     assert "did not come to its fit() within 1 s (limits.run_s" in raised.message
 
 
@@ -123,7 +131,7 @@ def test_the_run_after_somebody_killed_what_it_is_forked_from_has_a_new_one(
         assert backend._lane is not None
         zygote = backend._lane.zygote
         pids = {
-            "root": next(iter(roots.ROOTS._kept.values()))._process.pid,
+            "root": next(iter(roots.ROOTS._processes.values()))._process.pid,
             "start": zygote.pid,
             "lane": backend._lane.pid,
         }
@@ -142,12 +150,14 @@ def test_a_module_is_run_from_the_working_directory_with_its_package(tmp_path: P
     (package / "near.py").touch()
     file = package / "draws.py"
     file.write_text(f"from . import near\n{DRAWS.read_text(encoding='utf-8')}", encoding="utf-8")
-    plan = base_plan(ModuleFile(file, "pkg.draws", "pkg"), (), cwd=tmp_path, seed=0, workers=1)
-    directory = create(tmp_path, "module", plan, {})
+    plan = build_base_plan(
+        ModuleFile(file, "pkg.draws", "pkg"), (), cwd=tmp_path, seed=0, workers=1
+    )
+    directory = create_run(tmp_path, "module", plan, {})
 
     with ForkBackend() as backend:
         backend.execute(directory.load_plan(), directory, lambda _: None)
 
     history = read_history(directory.journals)
-    assert not [*history.of(ScriptRaised)]
+    assert not [*history.select_events(ScriptRaised)]
     assert history.count(StepDone)

@@ -29,7 +29,7 @@ def in_upload(epoch: int, **fault: Any) -> FaultEntry:
 
 
 def charged(judged: Judged) -> list[str]:
-    return [event.charged for _, event in judged.history.of(FailureDecided)]
+    return [event.charged for _, event in judged.history.select_events(FailureDecided)]
 
 
 def test_an_upload_that_fails_is_charged_once_and_the_commit_before_it_is_resumed_from(
@@ -43,7 +43,7 @@ def test_an_upload_that_fails_is_charged_once_and_the_commit_before_it_is_resume
 
     assert judged.verdict.status == "pass", judged.verdict.headline
     assert charged(judged) == ["failures", "failures"]
-    assert [event.epoch for _, event in judged.history.of(WorkerStarted)] == [0, 1, 2]
+    assert [event.epoch for _, event in judged.history.select_events(WorkerStarted)] == [0, 1, 2]
     assert judged.history.count(StorageFaulted) == 2
     assert "storage" in judged.verdict.headline
 
@@ -56,7 +56,7 @@ def test_a_half_that_its_dying_writer_left_is_never_resumed_from(run: RunJob) ->
 
     assert judged.verdict.status == "pass", judged.verdict.headline
     assert charged(judged) == ["failures"]
-    assert [event.epoch for _, event in judged.history.of(WorkerStarted)] == [0, 1]
+    assert [event.epoch for _, event in judged.history.select_events(WorkerStarted)] == [0, 1]
 
 
 def test_uploads_that_fail_in_a_row_are_charged_once_each(run: RunJob) -> None:
@@ -81,7 +81,7 @@ def test_what_a_job_need_not_notice_costs_nothing(run: RunJob) -> None:
 
     assert judged.verdict.status == "pass", judged.verdict.headline
     assert charged(judged) == []
-    assert {event.op for _, event in judged.history.of(StorageFaulted)} == {0, 1, 2, 3}
+    assert {event.op for _, event in judged.history.select_events(StorageFaulted)} == {0, 1, 2, 3}
 
 
 def test_every_restart_that_looks_too_early_is_charged(run: RunJob) -> None:
@@ -122,6 +122,6 @@ def test_ray_hands_out_a_committed_half_until_the_budget_is_gone(run: RunJob) ->
 
     judged = run(ops=(torn, kill(epoch=2, step=1)), baseline=baseline, expect=expect)
 
-    decisions = [event.decision for _, event in judged.history.of(FailureDecided)]
+    decisions = [event.decision for _, event in judged.history.select_events(FailureDecided)]
     assert decisions == ["RETRY", "RETRY", "RAISE"]
     assert judged.verdict.as_expected

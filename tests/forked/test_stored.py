@@ -37,11 +37,11 @@ def test_a_right_job_is_right_wherever_its_checkpoints_lie(
 
     assert baseline.verdict.status == "pass", baseline.verdict.headline
     assert judged.verdict.status == "pass", judged.verdict.headline
-    commits = [event.checkpoint for _, event in judged.history.of(Committed)]
+    commits = [event.checkpoint for _, event in judged.history.select_events(Committed)]
     assert len(set(commits)) == 4
     assert all(re.fullmatch(name, str(commit)) for commit in commits)
-    assert {e.checkpoint for _, e in judged.history.of(PartUploaded)} == set(commits)
-    assert [e.checkpoint for _, e in judged.history.of(FitReturned)] == commits[-1:]
+    assert {e.checkpoint for _, e in judged.history.select_events(PartUploaded)} == set(commits)
+    assert [e.checkpoint for _, e in judged.history.select_events(FitReturned)] == commits[-1:]
     assert not judged.history.count(Leftover)
     found = next(r for r in judged.verdict.results if r.check == "checkpoints")
     assert found.evidence
@@ -76,5 +76,5 @@ def test_a_log_of_rank_0_is_no_training_state_before_the_first_commit_or_after_i
     judged = run(**how, ops=ops, baseline=baseline.history)
 
     assert judged.history.count(FileLoaded) > 2
-    assert all(found.by != "file" for _, found in judged.history.of(Repositioned))
+    assert all(found.evidence != "file" for _, found in judged.history.select_events(Repositioned))
     assert judged.verdict.status == "pass", judged.verdict.headline

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.audit.job_profile import job_profile
+from chaos.audit.job_profile import measure_job
 from chaos.faults.kill_worker import KillWorker
 from chaos.model.event import FaultInvoked, UploadBegun
 from chaos.model.fault_entry import FaultEntry
@@ -22,8 +22,8 @@ def test_a_job_that_does_not_upload_in_its_report_is_judged_like_any_other(
     judged = run(script=JOB, mode=mode, ops=(kill(epoch=2, step=3),), baseline=baseline)
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    seen = job_profile(baseline)
-    assert seen.saved == (0, 1, 2)
+    seen = measure_job(baseline)
+    assert seen.saved_epochs == (0, 1, 2)
     assert seen.uploads == (((0, 0), (1, 0), (2, 0)) if mode == "ASYNC" else ())
 
 
@@ -36,6 +36,8 @@ def test_an_upload_beside_training_has_the_place_of_its_report(run: RunJob, mome
 
     assert judged.verdict.status == "pass", judged.verdict.headline
     assert judged.verdict.restarts.resumed == 1
-    struck = next(e for _, e in judged.history.of(FaultInvoked))
-    uploads = [e.epoch for _, e in judged.history.of(UploadBegun) if e.attempt == struck.attempt]
+    struck = next(e for _, e in judged.history.select_events(FaultInvoked))
+    uploads = [
+        e.epoch for _, e in judged.history.select_events(UploadBegun) if e.attempt == struck.attempt
+    ]
     assert uploads == [0, 1]

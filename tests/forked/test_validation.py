@@ -20,6 +20,6 @@ def test_a_death_in_validation_comes_after_the_steps_and_before_the_report(run: 
 
     assert judged.verdict.status == "pass", judged.verdict.headline
     assert "in the validation of epoch 1" in judged.verdict.headline
-    (struck,) = [number for number, _ in judged.history.of(FaultInvoked)]
-    before = [e for n, e in judged.history.of(ReportBegun) if n < struck and e.rank == 0]
+    (struck,) = [number for number, _ in judged.history.select_events(FaultInvoked)]
+    before = [e for n, e in judged.history.select_events(ReportBegun) if n < struck and e.rank == 0]
     assert [begun.epoch for begun in before] == [0]

@@ -42,7 +42,7 @@ def entered(history: History) -> dict[tuple[int, int, int], dict[str, Component]
     """Return what was entered with, by (attempt, rank, epoch)."""
     return {
         (e.attempt, e.rank, e.epoch): {part.name: part for part in e.components}
-        for _, e in history.of(StateSeen)
+        for _, e in history.select_events(StateSeen)
         if e.moment == "entered"
     }
 
@@ -60,7 +60,7 @@ def differing(job: History, baseline: History) -> dict[tuple[int, int], set[str]
 
 
 def of(history: History, kind: Any) -> list[Any]:
-    return [event for _, event in history.of(kind)]
+    return [event for _, event in history.select_events(kind)]
 
 
 @pytest.mark.nightly
@@ -128,7 +128,7 @@ def test_a_train_functions_end_and_the_cost_of_watching_are_recorded(run: RunJob
 def test_what_is_turned_off_records_nothing(run: RunJob) -> None:
     history = run(watch=NOTHING, ops=(kill(epoch=1, step=2),)).history
 
-    seen = {type(entry.what) for entry in history}
+    seen = {type(entry.event) for entry in history}
     assert not seen & {StateSeen, FileSaved, FileLoaded, PartUploaded, StorageSeen}
     assert {e.inputs for e in of(history, StepDone)} == {None}
 

@@ -15,7 +15,7 @@ def judged(run: RunJob) -> Judged:
 
 def test_collectives_context_and_loaders_answer_as_on_ray(judged: Judged) -> None:
     assert judged.verdict.status == "pass", judged.verdict.headline
-    last = [event.metrics for _, event in judged.history.of(Committed)][-1]
+    last = [event.metrics for _, event in judged.history.select_events(Committed)][-1]
     assert [record["node rank"] for record in last] == [0, 0]
     assert {record["told"] for record in last} == {0}
     assert {record["batches"] for record in last} == {2}
@@ -27,7 +27,7 @@ def test_collectives_context_and_loaders_answer_as_on_ray(judged: Judged) -> Non
 def test_retention_by_score_keeps_the_best_and_the_latest(judged: Judged) -> None:
     """Ray 2.60 never deletes the checkpoint that a restart needs, whatever its score."""
     said = (judged.directory.logs / "driver.log").read_text()
-    (returned,) = [event for _, event in judged.history.of(FitReturned)]
+    (returned,) = [event for _, event in judged.history.select_events(FitReturned)]
 
     assert returned.checkpoint == "checkpoint_3"
     assert "latest checkpoint_3 kept ['checkpoint_1'] parts ['part-0.txt', 'part-1.txt']" in said

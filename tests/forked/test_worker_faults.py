@@ -31,7 +31,7 @@ STUBBORN = Path(__file__).parent / "jobs/stubborn.py"
 
 
 def ended(judged: Judged) -> list[tuple[str, str]]:
-    return [(event.status, event.detail) for _, event in judged.history.of(FaultEnded)]
+    return [(event.status, event.detail) for _, event in judged.history.select_events(FaultEnded)]
 
 
 def processes(pid: int) -> list[psutil.Process]:
@@ -39,7 +39,7 @@ def processes(pid: int) -> list[psutil.Process]:
 
 
 def decisions(judged: Judged) -> list[str]:
-    return [event.decision for _, event in judged.history.of(FailureDecided)]
+    return [event.decision for _, event in judged.history.select_events(FailureDecided)]
 
 
 def test_an_exception_at_a_step_is_a_failure_that_ray_names(run: RunJob) -> None:
@@ -59,7 +59,7 @@ def test_ranks_raise_together_at_one_step(run: RunJob) -> None:
     judged = run(**DIGITS, workers=2, ops=(fault,), baseline=baseline)
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    last = [(e.rank, e.step) for _, e in judged.history.of(StepDone) if e.attempt == 0]
+    last = [(e.rank, e.step) for _, e in judged.history.select_events(StepDone) if e.attempt == 0]
     assert {rank: step for rank, step in last} == {0: 2, 1: 2}  # noqa: C416 - the last one wins
 
 
@@ -73,7 +73,7 @@ def test_an_exception_can_be_kept_for_a_later_attempt(run: RunJob) -> None:
     judged = run(ops=faults, baseline=baseline)
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    assert sum(1 for _ in judged.history.of(WorkerGroupStarted)) == 3
+    assert sum(1 for _ in judged.history.select_events(WorkerGroupStarted)) == 3
 
 
 def test_a_worker_that_ignores_sigterm_is_killed_after_its_grace(run: RunJob) -> None:
@@ -92,7 +92,7 @@ def test_a_pause_holds_a_worker_up_and_costs_no_retry(run: RunJob) -> None:
     judged = run(ops=(FaultEntry(at=AT, pause_worker=PauseWorker(for_s=0.5)),), baseline=baseline)
 
     assert judged.verdict.status == "pass", judged.verdict.headline
-    assert [e.detail[-17:] for _, e in judged.history.of(FaultHealed)] == [
+    assert [e.detail[-17:] for _, e in judged.history.select_events(FaultHealed)] == [
         "goes on after 0.5 s"[-17:]
     ]
     assert decisions(judged) == []
@@ -103,8 +103,8 @@ def test_a_pause_for_ever_is_healed_and_leaves_no_process(run: RunJob) -> None:
 
     assert judged.verdict.status == "fail"
     assert judged.result("terminates") == "fail"
-    assert sum(1 for _ in judged.history.of(FaultHealed)) == 1
-    left = [p for _, e in judged.history.of(WorkerStarted) for p in processes(e.pid)]
+    assert sum(1 for _ in judged.history.select_events(FaultHealed)) == 1
+    left = [p for _, e in judged.history.select_events(WorkerStarted) for p in processes(e.pid)]
     assert not psutil.wait_procs(left, timeout=10)[1]
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.guard.folder import Folder
+from chaos.guard.folder import GuardFolder
 from chaos.guard.judge import SHOWN_AFTER
-from chaos.guard.records import Restart, Save, Step
-from chaos.guard.report import restarts_of, told
-from chaos.guard.restart import Restarted
-from chaos.guard.steps import name_of
+from chaos.guard.records import RankSave, RankStep, RestartAnswer
+from chaos.guard.report import find_answer, load_judged_restarts
+from chaos.guard.restart import RestartJudge
+from chaos.guard.steps import name_salt
 from chaos.model.event import Component
 from tests.guard.test_judge import FRESH, entry, save, start, state
 
@@ -26,10 +26,10 @@ def steps(
     differs_from: int = 99,
     inputs: str = "in",
     losses: Callable[[int], float] = lambda n: 1 / (n + 2),
-) -> list[Step]:
+) -> list[RankStep]:
     """Return steps after the save; from one on, counted from 1, their losses are others."""
     return [
-        Step(SAVED + n, losses(n) + (n >= differs_from) / 2, f"{inputs}{n}", f"{n:08x}")
+        RankStep(SAVED + n, losses(n) + (n >= differs_from) / 2, f"{inputs}{n}", f"{n:08x}")
         for n in range(1, count + 1)
     ]
 
@@ -44,38 +44,38 @@ class Restarting:
         *,
         lost: int = 6,
         losses: Callable[[int], float] = lambda n: 1 / (n + 2),
-        saves: Sequence[Save] = (),
+        saves: Sequence[RankSave] = (),
         rank: int = 0,
     ) -> None:
-        self.folder, ranks = Folder(str(root)), rank + 1
-        salt = name_of(self.folder.salt())
+        self.folder, ranks = GuardFolder(str(root)), rank + 1
+        salt = name_salt(self.folder.ensure_salt())
         before = start(0, rank=rank, ranks=ranks, salt=salt)
-        self.folder.keep_start(before)
+        self.folder.write_start(before)
         for one in saves or [save(4), save(SAVED)]:
-            self.folder.keep_save(msgspec.structs.replace(one, ranks=ranks))
-        trail = self.folder.trail(rank, 0, 1)
-        for step in [Step(SAVED, 0.0, "before", f"{0:08x}"), *steps(lost, losses=losses)]:
+            self.folder.write_save(msgspec.structs.replace(one, ranks=ranks))
+        trail = self.folder.begin_trail(rank, 0, 1)
+        for step in [RankStep(SAVED, 0.0, "before", f"{0:08x}"), *steps(lost, losses=losses)]:
             trail.add(step)
         self.own = start(1, rank=rank, ranks=ranks, began_s=20.0, entered=tuple(parts), salt=salt)
-        self.folder.keep_start(self.own)
+        self.folder.write_start(self.own)
         seen = entry(parts, rank=rank, ranks=ranks)
-        self.restarted = Restarted(self.folder, seen, self.own)
+        self.restarted = RestartJudge(self.folder, seen, self.own)
         self.stops = self.restarted.begin(first_step_s=1.0)
 
-    def make(self, made: Sequence[Step], *, optimizers: Sequence[str] = ("optimizer",)) -> None:
+    def make(self, made: Sequence[RankStep], *, optimizers: Sequence[str] = ("optimizer",)) -> None:
         for at, step in enumerate(made):
             self.restarted.add_move(step.number, optimizers[at % len(optimizers)])
-            self.restarted.made(step)
+            self.restarted.add_step(step)
 
     @property
-    def restart(self) -> Restart:
-        (found,) = [one for one in restarts_of(self.folder) if one.rank == self.own.rank]
+    def restart(self) -> RestartAnswer:
+        (found,) = [one for one in load_judged_restarts(self.folder) if one.rank == self.own.rank]
         return found
 
     @property
     def answer(self) -> tuple[str, list[tuple[str, str]]]:
         found = self.restart
-        return told(found), [(one.level, one.kind) for one in found.findings]
+        return find_answer(found), [(one.level, one.kind) for one in found.findings]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_equal_losses_outvote_a_part_from_the_step_on_at_which_it_must_have_show
     assert again.answer == ("mismatch", [("mismatch", "state")])
     again.make(steps(needed + 1)[needed:])
     assert again.answer == ("came back", [("notice", "latent")])
-    assert again.restarted.late_mismatch() is None
+    assert again.restarted.take_late_mismatch() is None
     (finding,) = again.restart.findings
     assert finding.text.endswith(
         "the steps made again have the same losses: no consequence was seen"
@@ -107,7 +107,7 @@ def test_a_part_that_moves_a_loss_is_a_mismatch(tmp_path: Path, first: int) -> N
     again = Restarting(tmp_path, OTHER_MOMENTUM)
     again.make(steps(6, differs_from=first))
     assert again.answer == ("mismatch", [("mismatch", "state")])
-    stop = again.restarted.late_mismatch()
+    stop = again.restarted.take_late_mismatch()
     assert stop is not None
     assert stop.startswith("optimizer (optimizer.momentum_buffer)")
 
@@ -126,7 +126,7 @@ def test_a_restart_that_ends_before_its_steps_decide_is_a_mismatch(
     again = Restarting(tmp_path, OTHER_MOMENTUM)
     again.make(steps(1))
     assert "mismatch" not in capfd.readouterr().err
-    again.restarted.ended()
+    again.restarted.finish()
     assert "mismatch: optimizer" in capfd.readouterr().err
     assert again.answer == ("mismatch", [("mismatch", "state")])
 
@@ -214,7 +214,7 @@ def test_right_behind_a_save_generators_are_compared_if_the_job_draws_from_none_
 def test_right_behind_a_save_inputs_must_be_new_ones(tmp_path: Path) -> None:
     saves = [save(4), save(SAVED, entered=(), is_past=False)]
     again = Restarting(tmp_path, drawn("r8"), lost=0, saves=saves)
-    again.make([Step(SAVED + 1, 1.0, "before", f"{0:08x}")])
+    again.make([RankStep(SAVED + 1, 1.0, "before", f"{0:08x}")])
     assert again.answer == ("unknown", [("notice", "unknown")])
 
 
@@ -244,12 +244,14 @@ def test_a_part_of_a_newer_save_is_called_newer(tmp_path: Path) -> None:
 
 
 def with_peer(
-    root: Path, made: Sequence[Step], parts: Sequence[Component] | None = None
+    root: Path, made: Sequence[RankStep], parts: Sequence[Component] | None = None
 ) -> Restarting:
     """Return rank 1 of a sharded training, whose saves rank 0 makes: it goes by rank 0's place."""
-    folder = Folder(str(root))
-    peer = Restart(start=1, rank=0, ranks=2, at_s=20.0, step=SAVED, is_by_state=True, of_start=0)
-    folder.keep_restart(peer)
+    folder = GuardFolder(str(root))
+    peer = RestartAnswer(
+        start=1, rank=0, ranks=2, at_s=20.0, step=SAVED, is_by_state=True, of_start=0
+    )
+    folder.write_restart(peer)
     own = [
         msgspec.structs.replace(part, digest=f"shard-{part.digest}") if part.count else part
         for part in state(SAVED)
@@ -271,6 +273,6 @@ def test_a_rank_that_begins_anew_has_no_place_of_a_peer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("made", [steps(2), steps(6, differs_from=2), steps(6, inputs="other")])
-def test_a_rank_whose_steps_show_nothing_is_unknown(tmp_path: Path, made: list[Step]) -> None:
+def test_a_rank_whose_steps_show_nothing_is_unknown(tmp_path: Path, made: list[RankStep]) -> None:
     again = with_peer(tmp_path, made)
     assert again.answer == ("unknown", [("notice", "unknown")])

@@ -11,21 +11,21 @@ from typer.testing import CliRunner
 from chaos.cli.commands import app
 from chaos.errors import UsageError
 from chaos.guard import folder as folders
-from chaos.guard.folder import Folder
-from chaos.guard.incident import scenario_of
-from chaos.guard.records import SAVES_KEPT, Finding, Restart, Step
-from chaos.guard.report import in_json, in_metrics
-from chaos.guard.restart import in_a_line
+from chaos.guard.folder import GuardFolder
+from chaos.guard.incident import build_scenario
+from chaos.guard.records import SAVES_KEPT, GuardFinding, RankStep, RestartAnswer
+from chaos.guard.report import render_json, render_metrics
+from chaos.guard.restart import describe_restart
 from tests.guard.test_judge import save, start
 
-OTHER = Finding("notice", "state", "optimizer settings (optimizer.lr): other than at the save")
+OTHER = GuardFinding("notice", "state", "optimizer settings (optimizer.lr): other than at the save")
 ALL_ACCEPTED = {"compared": ("schedule",), "differing": ("schedule",)}
-ACCEPTED = Finding("accepted", "state", "schedule: reset", "schedule")
-WRONG = Finding("mismatch", "state", "model: reset, as at the first step of the training")
+ACCEPTED = GuardFinding("accepted", "state", "schedule: reset", "schedule")
+WRONG = GuardFinding("mismatch", "state", "model: reset, as at the first step of the training")
 
 
-def restart(number: int, *findings: Finding, **changed: object) -> Restart:
-    made = Restart(
+def restart(number: int, *findings: GuardFinding, **changed: object) -> RestartAnswer:
+    made = RestartAnswer(
         start=number,
         rank=0,
         ranks=1,
@@ -43,83 +43,85 @@ def restart(number: int, *findings: Finding, **changed: object) -> Restart:
 
 def test_a_line_says_what_was_seen_and_no_more() -> None:
     right = "went on from step 8, its state as it was saved (1 part compared); 3 steps lost"
-    assert in_a_line(restart(1)) == right
-    assert in_a_line(restart(1, Finding("mismatch", "data", "data: …"))) == right
-    assert "as it was saved but for what is accepted" in in_a_line(restart(1, ACCEPTED))
+    assert describe_restart(restart(1)) == right
+    assert describe_restart(restart(1, GuardFinding("mismatch", "data", "data: …"))) == right
+    assert "as it was saved but for what is accepted" in describe_restart(restart(1, ACCEPTED))
     for other in (WRONG, OTHER):
-        assert "its state not as it was saved" in in_a_line(restart(1, other))
-    assert "step 8, with nothing to compare" in in_a_line(restart(1, compared=()))
-    assert "read the save of step 8, its" in in_a_line(restart(1, WRONG, is_by_state=False))
+        assert "its state not as it was saved" in describe_restart(restart(1, other))
+    assert "step 8, with nothing to compare" in describe_restart(restart(1, compared=()))
+    assert "read the save of step 8, its" in describe_restart(restart(1, WRONG, is_by_state=False))
 
 
 @pytest.fixture(params=["directory", "store"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> GuardFolder:
     is_store = request.param == "store"
-    return Folder(f"memory://guard{tmp_path}" if is_store else str(tmp_path / "guard"))
+    return GuardFolder(f"memory://guard{tmp_path}" if is_store else str(tmp_path / "guard"))
 
 
-def test_records_come_back_as_they_were_kept(folder: Folder) -> None:
+def test_records_come_back_as_they_were_kept(folder: GuardFolder) -> None:
     for step in (8, 4):
-        folder.keep_save(save(step))
-    folder.keep_start(start(0))
-    folder.keep_restart(restart(1, WRONG))
-    trail = folder.trail(0, 0, 1)
-    made = [Step(number, 0.5, "in", "") for number in (1, 2)]
+        folder.write_save(save(step))
+    folder.write_start(start(0))
+    folder.write_restart(restart(1, WRONG))
+    trail = folder.begin_trail(0, 0, 1)
+    made = [RankStep(number, 0.5, "in", "") for number in (1, 2)]
     for one in made:
         trail.add(one)
     trail.flush()
-    assert folder.saves(0) == [save(4), save(8)]
-    assert folder.saves(1) == []
-    assert folder.starts() == [start(0)]
-    assert folder.restarts() == [restart(1, WRONG)]
-    assert (folder.steps(0, 0), folder.steps(0, 1)) == (made, [])
+    assert folder.load_saves(0) == [save(4), save(8)]
+    assert folder.load_saves(1) == []
+    assert folder.load_starts() == [start(0)]
+    assert folder.load_restarts() == [restart(1, WRONG)]
+    assert (folder.load_steps(0, 0), folder.load_steps(0, 1)) == (made, [])
 
 
-def test_a_folder_has_one_salt(folder: Folder) -> None:
-    made = folder.salt()
+def test_a_folder_has_one_salt(folder: GuardFolder) -> None:
+    made = folder.ensure_salt()
     assert len(made) == folders.SALT_BYTES
-    assert Folder(folder.place).salt() == made
+    assert GuardFolder(folder.location).ensure_salt() == made
 
 
 def test_ranks_that_ask_at_once_for_a_salt_have_the_same(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        made = {*pool.map(lambda _: Folder(str(tmp_path / "guard")).salt(), range(32))}
+        made = {*pool.map(lambda _: GuardFolder(str(tmp_path / "guard")).ensure_salt(), range(32))}
     assert len(made) == 1
     assert [path.name for path in (tmp_path / "guard").iterdir()] == ["salt"]
 
 
-def test_old_saves_and_trails_go(folder: Folder) -> None:
+def test_old_saves_and_trails_go(folder: GuardFolder) -> None:
     for step in range(1, SAVES_KEPT + 3):
-        folder.keep_save(save(step))
-    assert [one.step for one in folder.saves()] == list(range(3, SAVES_KEPT + 3))
+        folder.write_save(save(step))
+    assert [one.step for one in folder.load_saves()] == list(range(3, SAVES_KEPT + 3))
     for first in range(1, 10):
-        trail = folder.trail(0, 0, first)
-        trail.add(Step(first, None, "", ""))
+        trail = folder.begin_trail(0, 0, first)
+        trail.add(RankStep(first, None, "", ""))
         trail.flush()
-    assert [step.number for step in folder.steps(0, 0)] == list(range(10 - folders.TRAILS_KEPT, 10))
+    assert [step.number for step in folder.load_steps(0, 0)] == list(
+        range(10 - folders.TRAILS_KEPT, 10)
+    )
 
 
 def test_half_a_record_is_left_out(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path))
-    folder.trail(0, 0, 1).add(Step(1, None, "", ""))
+    folder = GuardFolder(str(tmp_path))
+    folder.begin_trail(0, 0, 1).add(RankStep(1, None, "", ""))
     (path,) = (tmp_path / "trail").iterdir()
     path.write_bytes(path.read_bytes() + b"[2,0.")
     (tmp_path / "saves").mkdir()
     (tmp_path / "saves/0-0-4.json").write_text("{", encoding="utf-8")
     (tmp_path / "saves/notes.json").write_text("{}", encoding="utf-8")
-    assert [step.number for step in folder.steps(0, 0)] == [1]
-    assert folder.saves() == []
+    assert [step.number for step in folder.load_steps(0, 0)] == [1]
+    assert folder.load_saves() == []
 
 
 def test_a_report_has_a_row_for_each_rank_and_an_exit_code(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path))
+    folder = GuardFolder(str(tmp_path))
     run = CliRunner().invoke
 
     def code() -> int:
         return run(app, ["guard", "report", str(tmp_path)]).exit_code
 
     assert code() == 2
-    folder.keep_restart(restart(1))
+    folder.write_restart(restart(1))
     assert code() == 0
     # Nothing was compared of it, or what was is other: it is no proof that it came back.
     nothing_else = restart(2, ACCEPTED, **ALL_ACCEPTED)
@@ -129,46 +131,46 @@ def test_a_report_has_a_row_for_each_rank_and_an_exit_code(tmp_path: Path) -> No
         restart(2, OTHER),
         restart(2, step=None),
     ):
-        folder.keep_restart(unclear)
+        folder.write_restart(unclear)
         assert code() == 2
-    folder.keep_restart(restart(2, WRONG))
+    folder.write_restart(restart(2, WRONG))
     shown = run(app, ["guard", "report", str(tmp_path)])
     assert shown.exit_code == 1
     assert "start 2, rank 0: mismatch: model: reset" in shown.output
-    lines = in_json(folder.restarts()).splitlines()
+    lines = render_json(folder.load_restarts()).splitlines()
     assert [json.loads(line)["answer"] for line in lines] == ["came back", "mismatch"]
-    assert "chaos_guard_mismatches_total 1\n" in in_metrics(folder.restarts())
-    assert "chaos_guard_last_lost_steps 3\n" in in_metrics(folder.restarts())
+    assert "chaos_guard_mismatches_total 1\n" in render_metrics(folder.load_restarts())
+    assert "chaos_guard_last_lost_steps 3\n" in render_metrics(folder.load_restarts())
 
 
 def test_an_incident_is_a_scenario_with_the_kill_after_the_same_step(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path))
+    folder = GuardFolder(str(tmp_path))
     for step in (4, 8):
-        folder.keep_save(save(step))
-    folder.keep_start(start(0))
-    trail = folder.trail(0, 0, 1)
+        folder.write_save(save(step))
+    folder.write_start(start(0))
+    trail = folder.begin_trail(0, 0, 1)
     for number in range(1, 12):
-        trail.add(Step(number, None, "", ""))
-    folder.keep_restart(restart(1, WRONG))
-    text = scenario_of(folder)
+        trail.add(RankStep(number, None, "", ""))
+    folder.write_restart(restart(1, WRONG))
+    text = build_scenario(folder)
     assert '  script: "/job/train.py"\n  args: ["--epochs", "9"]\n  workers: 1\n' in text
     assert "  - at: {epoch: 2, step: 3, rank: 0}\n    kill_worker: {}\n" in text
 
 
 def test_a_rank_that_came_with_the_restart_has_the_place_of_another(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path))
-    folder.keep_save(save(8))
-    folder.keep_start(start(0, step=9))
-    folder.keep_restart(restart(1, WRONG, rank=1, ranks=2))
-    assert "  - at: {epoch: 1, step: 1, rank: 0}\n" in scenario_of(folder)
+    folder = GuardFolder(str(tmp_path))
+    folder.write_save(save(8))
+    folder.write_start(start(0, step=9))
+    folder.write_restart(restart(1, WRONG, rank=1, ranks=2))
+    assert "  - at: {epoch: 1, step: 1, rank: 0}\n" in build_scenario(folder)
 
 
 def test_of_a_job_of_ray_train_the_place_is_by_reports(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path))
-    folder.keep_save(save(8))
-    folder.keep_start(start(0, launcher="ray", run="/results/run", step=11))
-    folder.keep_restart(restart(1, WRONG))
-    text = scenario_of(folder)
+    folder = GuardFolder(str(tmp_path))
+    folder.write_save(save(8))
+    folder.write_start(start(0, launcher="ray", run="/results/run", step=11))
+    folder.write_restart(restart(1, WRONG))
+    text = build_scenario(folder)
     assert "# Saves are taken for reports.\n" in text
     assert "  launcher: ray\n" in text
     assert "  - at: {epoch: 1, step: 3, rank: 0}\n" in text
@@ -176,12 +178,12 @@ def test_of_a_job_of_ray_train_the_place_is_by_reports(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("launcher", ["ray", "slurm"])
 def test_a_script_whose_start_is_not_known_gives_no_scenario(tmp_path: Path, launcher: str) -> None:
-    folder = Folder(str(tmp_path))
-    folder.keep_save(save(8))
-    folder.keep_start(start(0, launcher=launcher))
-    folder.keep_restart(restart(1, WRONG))
+    folder = GuardFolder(str(tmp_path))
+    folder.write_save(save(8))
+    folder.write_start(start(0, launcher=launcher))
+    folder.write_restart(restart(1, WRONG))
     with pytest.raises(UsageError, match=r"started as: python -u train\.py"):
-        scenario_of(folder)
+        build_scenario(folder)
 
 
 def test_a_folder_without_restarts_gives_no_scenario(tmp_path: Path) -> None:

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.guard.judge import (
-    Entry,
-    Load,
-    combined,
-    origin_of,
-    place_findings,
-    state_answer,
+    FileLoad,
+    RankEntry,
+    compare_state,
+    find_origin,
+    find_place_defects,
+    merge_findings,
 )
+from chaos.guard.merged_ranks import collect_rank_starts, merge_saves, merge_starts
 from chaos.guard.process import ACCEPTABLE
-from chaos.guard.records import Finding, Save, Start
-from chaos.guard.watch import number_of
-from chaos.guard.whole import ranks_of, whole_entry, whole_saves
+from chaos.guard.records import GuardedStart, GuardFinding, RankSave
+from chaos.guard.watch import find_start_number
 from chaos.model.event import Component, Share
 from chaos.model.events.state import GROUPS
 
@@ -44,8 +44,8 @@ def state(number: int, **other: str) -> tuple[Component, ...]:
     )
 
 
-def save(step: int, **changed: object) -> Save:
-    made = Save(
+def save(step: int, **changed: object) -> RankSave:
+    made = RankSave(
         start=0,
         rank=0,
         ranks=1,
@@ -62,8 +62,8 @@ def save(step: int, **changed: object) -> Save:
     return msgspec.structs.replace(made, **changed)
 
 
-def start(number: int, **changed: object) -> Start:
-    made = Start(
+def start(number: int, **changed: object) -> GuardedStart:
+    made = GuardedStart(
         start=number,
         rank=0,
         ranks=1,
@@ -80,17 +80,17 @@ def start(number: int, **changed: object) -> Start:
     return msgspec.structs.replace(made, **changed)
 
 
-def entry(parts: Sequence[Component], **changed: object) -> Entry:
-    return Entry(**({"rank": 0, "ranks": 1, "parts": tuple(parts)} | changed))  # type: ignore[arg-type]
+def entry(parts: Sequence[Component], **changed: object) -> RankEntry:
+    return RankEntry(**({"rank": 0, "ranks": 1, "parts": tuple(parts)} | changed))  # type: ignore[arg-type]
 
 
-def wrong(seen: Entry, known: Save, others: Sequence[Save] = ()) -> list[str]:
-    answer = state_answer(seen, known, first=FRESH, others=[known, *others])
+def wrong(seen: RankEntry, known: RankSave, others: Sequence[RankSave] = ()) -> list[str]:
+    answer = compare_state(seen, known, initial_parts=FRESH, all_saves=[known, *others])
     return [finding.text for finding in answer.findings]
 
 
-def levels(seen: Entry, known: Save, others: Sequence[Save] = ()) -> list[str]:
-    answer = state_answer(seen, known, first=FRESH, others=[known, *others])
+def levels(seen: RankEntry, known: RankSave, others: Sequence[RankSave] = ()) -> list[str]:
+    answer = compare_state(seen, known, initial_parts=FRESH, all_saves=[known, *others])
     return [finding.level for finding in answer.findings]
 
 
@@ -100,7 +100,7 @@ def test_a_start_with_the_state_of_a_save_goes_on_from_it_and_nothing_is_wrong(
 ) -> None:
     saves = [save(one) for one in sorted(others | {step})]
     seen = entry(state(step))
-    origin = origin_of(seen, saves)
+    origin = find_origin(seen, saves)
     assert origin is not None
     assert (origin.save.step, origin.is_by_state) == (step, True)
     assert wrong(seen, origin.save, saves) == []
@@ -171,8 +171,8 @@ def test_a_schedule_that_moved_after_the_save_is_due_as_the_next_step_began() ->
 
 def test_a_model_that_is_none_of_the_saves_is_known_by_the_file_that_was_read() -> None:
     saves = [save(4), save(8)]
-    seen = entry(FRESH, loads=(Load("/saves/step_4.pt", frozenset({"t4", "x"})),))
-    origin = origin_of(seen, saves)
+    seen = entry(FRESH, loads=(FileLoad("/saves/step_4.pt", frozenset({"t4", "x"})),))
+    origin = find_origin(seen, saves)
     assert origin is not None
     assert (origin.save.step, origin.is_by_state) == (4, False)
     assert (
@@ -182,7 +182,7 @@ def test_a_model_that_is_none_of_the_saves_is_known_by_the_file_that_was_read() 
 
 def test_a_save_of_another_state_than_was_trained_is_no_measure() -> None:
     # Such as the best weights, kept in memory and saved at the end.
-    assert origin_of(entry(state(8)), [save(8, is_live=False)]) is None
+    assert find_origin(entry(state(8)), [save(8, is_live=False)]) is None
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -208,21 +208,26 @@ def test_buffers_may_be_those_of_another_rank() -> None:
 
 
 def test_a_share_is_not_compared_with_that_of_another_number_of_ranks() -> None:
-    share = Share(sum="0", squares=1.0, elements=4, of=8)
+    share = Share(sum="0", squares=1.0, elements=4, whole_elements=8)
     shared = tuple(msgspec.structs.replace(part, share=share) for part in state(8))
     known = save(8, ranks=2, made=shared, entered=shared)
-    assert origin_of(entry(state(8, model="m9"), ranks=4), [known]) is None
-    resized = state_answer(entry(state(9), ranks=4), known, first=FRESH, others=[known])
-    assert (resized.compared, resized.findings) == ((), ())
+    assert find_origin(entry(state(8, model="m9"), ranks=4), [known]) is None
+    resized = compare_state(entry(state(9), ranks=4), known, initial_parts=FRESH, all_saves=[known])
+    assert (resized.compared_names, resized.findings) == ((), ())
     assert wrong(entry(state(8, optimizer__momentum_buffer="x"), ranks=2), known)
 
 
 def test_a_generator_that_nobody_draws_from_is_not_named() -> None:
     seen = entry(state(8, rng__torch="other"))
-    drawn = state_answer(seen, save(8), first=FRESH, began=FRESH, others=[])
-    assert drawn.generators == ("rng.torch",)
-    still = state_answer(seen, save(8), first=FRESH, began=state(8), others=[])
-    assert (still.generators, still.findings) == (None, ())  # how it draws its data is not seen
+    drawn = compare_state(seen, save(8), initial_parts=FRESH, start_entry_parts=FRESH, all_saves=[])
+    assert drawn.stopped_generators == ("rng.torch",)
+    still = compare_state(
+        seen, save(8), initial_parts=FRESH, start_entry_parts=state(8), all_saves=[]
+    )
+    assert (still.stopped_generators, still.findings) == (
+        None,
+        (),
+    )  # how it draws its data is not seen
 
 
 def test_generators_that_were_not_seen_are_not_known_to_go_on() -> None:
@@ -232,24 +237,30 @@ def test_generators_that_were_not_seen_are_not_known_to_go_on() -> None:
         (entry(bare), save(8, made=bare, entered=bare)),
         (entry(state(8)), save(8, rank=1)),
     ):
-        answer = state_answer(seen, made, first=FRESH, began=FRESH, others=[])
-        assert answer.generators is None
+        answer = compare_state(
+            seen, made, initial_parts=FRESH, start_entry_parts=FRESH, all_saves=[]
+        )
+        assert answer.stopped_generators is None
 
 
 def test_of_a_loaders_own_generator_it_is_not_known_whether_it_went_on() -> None:
     made = save(8)
     for draws_apart, known in ((False, ()), (True, None)):
-        seen = entry(made.entered, draws_apart=draws_apart)
-        answer = state_answer(seen, made, first=FRESH, began=FRESH, others=[])
-        assert answer.generators == known
+        seen = entry(made.entered, has_private_generators=draws_apart)
+        answer = compare_state(
+            seen, made, initial_parts=FRESH, start_entry_parts=FRESH, all_saves=[]
+        )
+        assert answer.stopped_generators == known
 
 
-def placed(seen: Entry, saves: Sequence[Save], there: Sequence[int]) -> list[tuple[str, str]]:
-    found = place_findings(
+def placed(
+    seen: RankEntry, saves: Sequence[RankSave], there: Sequence[int]
+) -> list[tuple[str, str]]:
+    found = find_place_defects(
         seen,
-        origin_of(seen, saves),
+        find_origin(seen, saves),
         saves,
-        first=FRESH,
+        initial_parts=FRESH,
         is_whole=lambda one: one.step in there,
     )
     return [(finding.level, finding.kind) for finding in found]
@@ -257,7 +268,7 @@ def placed(seen: Entry, saves: Sequence[Save], there: Sequence[int]) -> list[tup
 
 def test_an_older_save_is_a_mismatch_where_its_like_was_read_and_the_newer_one_is_there() -> None:
     saves = [save(4), save(8)]
-    read = entry(state(4), loads=(Load("/saves/step_4.pt", frozenset({"t4"})),))
+    read = entry(state(4), loads=(FileLoad("/saves/step_4.pt", frozenset({"t4"})),))
     assert placed(read, saves, [4, 8]) == [("mismatch", "older")]
     # Its number may be longer.
     longer = [save(4), save(800)]
@@ -271,7 +282,7 @@ def test_an_older_save_is_a_mismatch_where_its_like_was_read_and_the_newer_one_i
 def test_a_save_after_which_the_process_was_killed_at_once_may_be_passed_over() -> None:
     # A right job: killed before it gave the file its name, or wrote which file is the newest.
     last = save(8, entered=(), is_past=False)
-    read = entry(state(4), loads=(Load("/saves/step_4.pt", frozenset({"t4"})),))
+    read = entry(state(4), loads=(FileLoad("/saves/step_4.pt", frozenset({"t4"})),))
     assert placed(read, [save(4), last], [4, 8]) == [("notice", "older")]
     assert placed(entry(FRESH), [last], [8]) == [("notice", "began-anew")]
     # The one before it is no excuse.
@@ -282,14 +293,14 @@ def test_a_save_that_another_rank_has_lost_may_be_passed_over() -> None:
     # A right job: each rank has a file of its own, and all go back to what each of them has.
     theirs = [save(step, rank=1, files={f"/one/step_{step}.pt": (10, 20)}) for step in (4, 8)]
     saves = [save(4), save(8), *theirs]
-    read = entry(state(4), loads=(Load("/saves/step_4.pt", frozenset({"t4"})),))
+    read = entry(state(4), loads=(FileLoad("/saves/step_4.pt", frozenset({"t4"})),))
 
     def found(is_lost: bool) -> list[str]:
-        found = place_findings(
+        found = find_place_defects(
             read,
-            origin_of(read, saves),
+            find_origin(read, saves),
             saves,
-            first=FRESH,
+            initial_parts=FRESH,
             is_whole=lambda one: not (is_lost and (one.rank, one.step) == (1, 8)),
         )
         return [finding.level for finding in found]
@@ -300,8 +311,8 @@ def test_a_save_that_another_rank_has_lost_may_be_passed_over() -> None:
 def test_a_save_of_which_no_file_is_known_is_not_said_to_be_gone() -> None:
     saves = [save(4, files={}), save(8)]
     told = [
-        list(place_findings(one, None, saves, first=FRESH, is_whole=lambda _: False))
-        for one in (entry(FRESH), entry(FRESH, is_given_none=True))
+        list(find_place_defects(one, None, saves, initial_parts=FRESH, is_whole=lambda _: False))
+        for one in (entry(FRESH), entry(FRESH, has_no_checkpoint=True))
     ]
     assert [(one.level, one.text.partition("; ")[2]) for (one,) in told] == [
         ("notice", "of the save of step 4 no file is known"),
@@ -330,13 +341,15 @@ def shared_out(digest: int, ranks: int, part: str = "model") -> list[Component]:
             first,
             digest=f"{rank}/{ranks}",
             structure=part,
-            share=Share(sum=f"{own % 2**64:016x}", squares=1.0, elements=8 // ranks, of=8),
+            share=Share(
+                sum=f"{own % 2**64:016x}", squares=1.0, elements=8 // ranks, whole_elements=8
+            ),
         )
         for rank, own in enumerate(sums)
     ]
 
 
-def saved_by(ranks: int, model: int, optimizer: int) -> list[Save]:
+def saved_by(ranks: int, model: int, optimizer: int) -> list[RankSave]:
     both = zip(
         shared_out(model, ranks), shared_out(optimizer, ranks, "optimizer.exp_avg"), strict=True
     )
@@ -348,54 +361,63 @@ def saved_by(ranks: int, model: int, optimizer: int) -> list[Save]:
 
 @pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4), (2, 1)])
 def test_a_resharded_state_is_compared_as_that_of_all_ranks(before: int, after: int) -> None:
-    (known,) = whole_saves(saved_by(before, 900, 700))
+    (known,) = merge_saves(saved_by(before, 900, 700))
     right = [
         start(3, rank=own.rank, ranks=after, entered=own.made) for own in saved_by(after, 900, 700)
     ]
-    seen = whole_entry(right)
-    origin = origin_of(seen, [known])
+    seen = merge_starts(right)
+    origin = find_origin(seen, [known])
     assert origin is not None
     assert wrong(seen, origin.save) == []
     lost = [
         start(3, rank=own.rank, ranks=after, entered=own.made) for own in saved_by(after, 900, 1)
     ]
-    assert wrong(whole_entry(lost), known) != []
+    assert wrong(merge_starts(lost), known) != []
 
 
 def test_a_save_of_which_a_rank_is_missing_is_no_measure() -> None:
-    assert whole_saves(saved_by(4, 900, 700)[1:]) == []
+    assert merge_saves(saved_by(4, 900, 700)[1:]) == []
 
 
 def test_the_ranks_of_a_start_are_those_that_began_with_it() -> None:
     before = [start(0, rank=rank, ranks=2, began_s=0.0) for rank in (0, 1)]
     own = start(1, rank=0, ranks=4, began_s=50.0)
     others = [start(1, rank=rank, ranks=4, began_s=51.0) for rank in (1, 2, 3)]
-    assert [one.rank for one in ranks_of(own, [*before, *others], before_s=0.0)] == [0, 1, 2, 3]
-    assert [one.rank for one in ranks_of(own, [*before, *others[:1]], before_s=0.0)] == [0, 1]
+    assert [one.rank for one in collect_rank_starts(own, [*before, *others], before_s=0.0)] == [
+        0,
+        1,
+        2,
+        3,
+    ]
+    assert [one.rank for one in collect_rank_starts(own, [*before, *others[:1]], before_s=0.0)] == [
+        0,
+        1,
+    ]
 
 
 def test_a_rank_that_was_away_has_the_number_of_the_ranks_that_begin_with_it() -> None:
     two = [start(n, rank=rank, ranks=2, began_s=100.0 * n) for n in (0, 1) for rank in (0, 1)]
-    assert number_of(0, 4, 200.0, two) == 2
+    assert find_start_number(0, 4, 200.0, two) == 2
     with_first = [*two, start(2, rank=0, ranks=4, began_s=200.0)]
-    assert number_of(3, 4, 201.0, with_first) == 2
-    assert number_of(0, 4, 300.0, with_first) == 3
-    assert number_of(0, 1, 0.0, []) == 0
+    assert find_start_number(3, 4, 201.0, with_first) == 2
+    assert find_start_number(0, 4, 300.0, with_first) == 3
+    assert find_start_number(0, 1, 0.0, []) == 0
 
 
 def test_what_is_accepted_is_no_mismatch_and_the_rest_stays_one() -> None:
     lost = [
-        Finding("mismatch", "state", f"{part}: …", part) for part in ("model", "averaged model")
+        GuardFinding("mismatch", "state", f"{part}: …", part)
+        for part in ("model", "averaged model")
     ]
-    data = Finding("mismatch", "data", "data: …")
-    told = combined([*lost, data], {"averaged-model", "data"})
+    data = GuardFinding("mismatch", "data", "data: …")
+    told = merge_findings([*lost, data], {"averaged-model", "data"})
     assert [(one.level, one.subject) for one in told] == [
         ("mismatch", "model"),
         ("accepted", "averaged-model"),
         ("accepted", "data"),
     ]
-    note = Finding("notice", "older", "it goes on from step 8")
-    assert combined([note], {"older"}) == (note,)
+    note = GuardFinding("notice", "older", "it goes on from step 8")
+    assert merge_findings([note], {"older"}) == (note,)
 
 
 def test_every_group_that_is_compared_can_be_accepted_but_the_model() -> None:

@@ -23,7 +23,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> LoaderPasses:
 
 
 def steps_of(passes: LoaderPasses, batches: Iterator[object]) -> list[bool]:
-    return [passes.begins() for _ in batches]
+    return [passes.has_new_pass() for _ in batches]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -37,7 +37,7 @@ def test_an_evaluation_within_a_pass_begins_none(passes: LoaderPasses) -> None:
     trained = iter(DataLoader(range(4)))
     seen = []
     for _ in trained:
-        seen.append(passes.begins())
+        seen.append(passes.has_new_pass())
         list(DataLoader(range(2)))
     assert seen == [True, False, False, False]
 
@@ -48,29 +48,29 @@ def test_loaders_that_take_turns_begin_once_each(passes: LoaderPasses) -> None:
     for _ in range(3):
         for batches in (one, other):
             next(batches)
-            found.append(passes.begins())
+            found.append(passes.has_new_pass())
     assert found == [True, True, False, False, False, False]
 
 
 def test_data_that_no_loader_gives_begin_no_pass(passes: LoaderPasses) -> None:
-    assert not passes.begins()
+    assert not passes.has_new_pass()
     with torch.no_grad():
         list(DataLoader(range(2)))  # an evaluation
-    assert not passes.begins()
+    assert not passes.has_new_pass()
 
 
 def test_an_order_of_a_generator_of_the_loaders_own_is_known(passes: LoaderPasses) -> None:
     iter(DataLoader(range(3), shuffle=True))
-    assert not passes.draws_apart
+    assert not passes.has_private_generators
     own = torch.Generator()
     iter(DataLoader(range(3), sampler=RandomSampler(range(3), generator=own)))
-    assert passes.draws_apart
+    assert passes.has_private_generators
 
 
 def test_workers_that_stay_draw_for_themselves(passes: LoaderPasses) -> None:
     for lasting in (False, True):
         iter(DataLoader(range(3), num_workers=1, persistent_workers=lasting))
-        assert passes.draws_apart is lasting
+        assert passes.has_private_generators is lasting
 
 
 def test_an_iterator_of_the_jobs_own_is_left_as_it_is(passes: LoaderPasses) -> None:

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chaos.errors import UsageError
-from chaos.preflight.log_incident import LogIncident, log_incident
+from chaos.preflight.log_incident import LogIncident, find_log_incident
 from chaos.scenario_file.load import load_scenario
 from tests.called import Done, chaos
 
@@ -24,7 +24,7 @@ RAY = ROOT / "docs/examples/spot/train.log"
 
 def seen(name: str, **how: Any) -> LogIncident:
     # A bar's carriage returns are no ends of lines.
-    return log_incident((LOGS / name).read_bytes().decode(), None, **how)
+    return find_log_incident((LOGS / name).read_bytes().decode(), None, **how)
 
 
 def written(log: Path, *command: str | Path, folder: Path, how: tuple[str, ...] = ()) -> Done:
@@ -34,7 +34,7 @@ def written(log: Path, *command: str | Path, folder: Path, how: tuple[str, ...] 
 def test_a_rank_that_torchrun_saw_killed_is_killed_after_the_last_step_that_is_logged() -> None:
     incident = seen("killed.log")
 
-    assert (incident.place, incident.epoch_steps) == ((0, 15), 24)
+    assert (incident.training_place, incident.epoch_steps) == ((0, 15), 24)
     assert incident.loss == ("kill_worker", {}, 1)  # rank 0 raised, as it lost its connection
     assert incident.is_retried
     said = " ".join(incident.notes)
@@ -51,7 +51,7 @@ def test_the_rank_that_raised_first_raises_though_another_one_was_seen_to_end() 
 def test_an_agent_that_ended_did_not_begin_again_itself() -> None:
     incident = seen("looped.log")
 
-    assert (incident.place, incident.loss.rank) == ((0, 18), 1)
+    assert (incident.training_place, incident.loss.rank) == ((0, 18), 1)
     assert not incident.is_retried
 
 
@@ -59,7 +59,7 @@ def test_the_place_is_behind_a_save_that_the_next_start_goes_on_from() -> None:
     # Steps 0, 10 and 20 are logged, 23 was saved, 27 was the last.
     incident = seen("alone.log")
 
-    assert incident.place == (0, 31)
+    assert incident.training_place == (0, 31)
     assert not incident.is_retried
     assert "4: `line 1: 13087 Killed`" in " ".join(incident.notes)
 
@@ -72,16 +72,16 @@ def test_the_place_is_behind_a_save_that_is_logged_last(saved: str, step: int) -
         f"step 7/99\nstep 14/99\n{saved}\nfailed (exitcode: -15) local_rank: 0 (pid: 3)\nstep 21/99"
     )
 
-    incident = log_incident(log, None)
+    incident = find_log_incident(log, None)
 
-    assert incident.place == (0, step)
+    assert incident.training_place == (0, step)
     assert incident.loss == ("kill_worker", {"signal": "TERM"}, 0)
 
 
 def test_the_last_step_of_a_bar_stands_on_the_line_on_which_torchrun_goes_on() -> None:
     incident = seen("bars.log")
 
-    assert (incident.place, incident.loss) == ((0, 18), ("kill_worker", {}, 1))
+    assert (incident.training_place, incident.loss) == ((0, 18), ("kill_worker", {}, 1))
 
 
 EPOCHS = """\
@@ -100,30 +100,30 @@ epoch 3 step 20/50
 
 
 def test_steps_that_count_anew_in_each_epoch_are_placed_by_it() -> None:
-    last, first = log_incident(EPOCHS, None), log_incident(EPOCHS, 1)
+    last, first = find_log_incident(EPOCHS, None), find_log_incident(EPOCHS, 1)
 
-    assert (last.place, last.epoch_steps) == ((2, 20), 50)
+    assert (last.training_place, last.epoch_steps) == ((2, 20), 50)
     assert last.loss == ("kill_worker", {"ranks": "all"}, None)
-    assert (first.place, first.loss) == ((1, 20), ("raise_in_worker", {}, 1))
+    assert (first.training_place, first.loss) == ((1, 20), ("raise_in_worker", {}, 1))
     assert (
         "End of training 2 of 2 in the log; --restart N writes another one (lines: 4)."
         in last.notes
     )
     with pytest.raises(UsageError, match="has no restart 3: the last is 2"):
-        log_incident(EPOCHS, 3)
+        find_log_incident(EPOCHS, 3)
 
 
 def test_of_several_nodes_the_rank_is_that_of_torchruns_table_alone() -> None:
     text = (LOGS / "looped.log").read_text(encoding="utf-8").replace("rank      : 1", "rank   : 5")
 
-    assert log_incident(text, None, nodes=4).loss.rank == 5
+    assert find_log_incident(text, None, nodes=4).loss.rank == 5
     assert seen("killed.log", nodes=4).loss.rank is None
 
 
 def test_with_ray_train_saves_are_taken_for_reports() -> None:
-    incident = log_incident(RAY.read_text(encoding="utf-8"), None, has_reports=True)
+    incident = find_log_incident(RAY.read_text(encoding="utf-8"), None, has_reports=True)
 
-    assert (incident.place, incident.epoch_steps) == ((3, 150), None)
+    assert (incident.training_place, incident.epoch_steps) == ((3, 150), None)
     assert incident.is_retried
 
 
@@ -149,9 +149,9 @@ def test_ray_train_names_the_rank_and_what_became_of_it(error: str, fault: str) 
         "(RayTrainWorker pid=9) step 20/90\n"
     )
 
-    incident = log_incident(log, None, has_reports=True)
+    incident = find_log_incident(log, None, has_reports=True)
 
-    assert (incident.place, incident.workers) == ((1, 10), 4)
+    assert (incident.training_place, incident.workers) == ((1, 10), 4)
     assert incident.loss == (fault, {}, 2)
 
 
@@ -159,9 +159,9 @@ FAILED = "failed (exitcode: -9) local_rank: 1 (pid: 3) of binary: python\n"
 
 
 def test_a_log_that_ends_with_a_failure_shows_an_end_and_no_step_after_it() -> None:
-    incident = log_incident(f" 0%| | 0/9 [00:00<?]\r 33%|#| 3/9 [00:09<00:18]\n{FAILED}", None)
+    incident = find_log_incident(f" 0%| | 0/9 [00:00<?]\r 33%|#| 3/9 [00:09<00:18]\n{FAILED}", None)
 
-    assert (incident.place, incident.loss.rank) == ((0, 3), 1)
+    assert (incident.training_place, incident.loss.rank) == ((0, 3), 1)
     said = " ".join(incident.notes)
     assert "End of training 1 of 1" in said
     assert "No step of it is read after that." in said
@@ -169,23 +169,23 @@ def test_a_log_that_ends_with_a_failure_shows_an_end_and_no_step_after_it() -> N
 
 def test_a_bar_that_begins_is_no_step_that_was_made() -> None:
     with pytest.raises(UsageError, match="the log has no step of training"):
-        log_incident(f" 0%| | 0/900 [00:00<?]\n{FAILED} 0%| | 0/900 [00:00<?]\n", None)
+        find_log_incident(f" 0%| | 0/900 [00:00<?]\n{FAILED} 0%| | 0/900 [00:00<?]\n", None)
 
     log = f"  22%|#| 2/9 [00:09<]\n{FAILED}resuming training\n 0%| | 0/9 [<]\r 22%|#| 2/9 [00:01<]"
-    assert "Line 4: the first step after it is 2." in log_incident(log, None).notes
+    assert "Line 4: the first step after it is 2." in find_log_incident(log, None).notes
 
 
 def test_what_ends_the_next_attempt_did_not_end_this_one() -> None:
     log = f"step 5/9\nLoaded checkpoint a.pt\n{FAILED}Loaded checkpoint a.pt\nstep 4/9\n"
 
-    incident = log_incident(log, None)
+    incident = find_log_incident(log, None)
 
     assert incident.loss == ("kill_worker", {}, None)
     assert "No line that is read says what ended it: a kill is taken." in incident.notes
 
 
 def test_a_first_step_after_a_load_may_be_another_trainings() -> None:
-    incident = log_incident("step 1\nstep 2\nLoaded checkpoint base.pt\nstep 1\n", None)
+    incident = find_log_incident("step 1\nstep 2\nLoaded checkpoint base.pt\nstep 1\n", None)
 
     assert (
         "Line 4: the first step after it is 1. If another training begins there, it is no restart."
@@ -196,7 +196,7 @@ def test_a_first_step_after_a_load_may_be_another_trainings() -> None:
 def test_slurm_ends_all_ranks(why: str) -> None:
     log = f"step 5/9\nerror: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T10:05:00 DUE TO {why} ***\n"
 
-    assert log_incident(f"{log}Loaded checkpoint a.pt\nstep 4/9\n", None).loss == (
+    assert find_log_incident(f"{log}Loaded checkpoint a.pt\nstep 4/9\n", None).loss == (
         "kill_worker",
         {"ranks": "all"},
         None,
@@ -207,23 +207,23 @@ def test_steps_after_a_notice_are_of_the_attempt_that_ends() -> None:
     cancelled = "error: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T10:05:00 DUE TO PREEMPTION ***\n"
     log = f"step 5/90\n{cancelled}step 5/90\nstep 6/90\nsaving checkpoint\nstep 7/90\n"
 
-    incident = log_incident(f"{log}Loaded checkpoint a.pt\nstep 7/90\n", None)
+    incident = find_log_incident(f"{log}Loaded checkpoint a.pt\nstep 7/90\n", None)
 
-    assert (incident.place, incident.loss.settings) == ((0, 7), {"ranks": "all"})
+    assert (incident.training_place, incident.loss.settings) == ((0, 7), {"ranks": "all"})
     assert incident.notes[0] == "End of training 1 of 1 in the log."
 
 
 def test_deepspeeds_first_line_does_not_make_the_jobs_count_from_0() -> None:
     log = f"[INFO] [Rank 0] step=0, skipped=0, lr=[5e-05]\n iteration 4/ 100 | lm loss: 1\n{FAILED}"
 
-    assert log_incident(log, None).place == (0, 4)
+    assert find_log_incident(log, None).training_place == (0, 4)
 
 
 def test_a_group_that_began_again_for_new_nodes_lost_nothing() -> None:
     joined = "[default] Detected 1 new nodes from group_rank=1; will restart worker group\n"
 
     with pytest.raises(UsageError, match="for new nodes, for which no fault stands"):
-        log_incident(f"step 5/9\n{joined}step 4/9\n", None)
+        find_log_incident(f"step 5/9\n{joined}step 4/9\n", None)
 
 
 @pytest.mark.parametrize(
@@ -240,11 +240,11 @@ def test_the_batch_of_an_epoch_is_found_by_its_index(
 ) -> None:
     line = "Epoch: [{}/9]  [{}/50]  eta: 0:02:23  loss: 1.3 (1.2)  time: 0.28  data: 0.006\n"
 
-    incident = log_incident(
+    incident = find_log_incident(
         f"{before}{line.format(epoch, 20)}{FAILED}{line.format(epoch, 0)}", None
     )
 
-    assert incident.place == (0, step)
+    assert incident.training_place == (0, step)
     assert counted in incident.notes[-2]
 
 
@@ -252,7 +252,7 @@ def test_epochs_of_other_numbers_of_ranks_are_not_counted_through() -> None:
     epoch = "Epoch: [{}][ 10/{}]\tTime  1.6 ( 1.8)\tLoss 5.7 (6.3)\n"
 
     with pytest.raises(UsageError, match="its epochs have 782 to 1563 steps"):
-        log_incident(f"{epoch.format(1, 782)}{FAILED}{epoch.format(1, 1563)}", None)
+        find_log_incident(f"{epoch.format(1, 782)}{FAILED}{epoch.format(1, 1563)}", None)
 
 
 @given(
@@ -266,7 +266,9 @@ def test_epochs_of_other_numbers_of_ranks_are_not_counted_through() -> None:
 def test_any_lines_have_a_place_or_a_reason_why_not(lines: list[str]) -> None:
     for has_reports in (False, True):
         try:
-            place = log_incident("\n".join(lines), None, has_reports=has_reports).place
+            place = find_log_incident(
+                "\n".join(lines), None, has_reports=has_reports
+            ).training_place
         except UsageError:
             continue
         assert place.epoch >= 0

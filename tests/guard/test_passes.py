@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.guard.folder import Folder
-from chaos.guard.passes import ByStep, by_step, pass_findings
-from chaos.guard.records import Step
-from chaos.guard.report import restarts_of
+from chaos.guard.folder import GuardFolder
+from chaos.guard.passes import ByStep, find_pass_defects, group_samples
+from chaos.guard.records import RankStep
+from chaos.guard.report import load_judged_restarts
 from tests.guard.test_folder import restart
 from tests.guard.test_judge import start
 
@@ -37,7 +37,7 @@ def epochs(count: int) -> Order:
 
 
 def levels(old: ByStep, new: ByStep, save: int) -> list[str]:
-    return [finding.level for finding in pass_findings(old, new, save)]
+    return [finding.level for finding in find_pass_defects(old, new, save)]
 
 
 def told(consumed: Order, new: Order, *, save: int, lost: int) -> list[str]:
@@ -68,7 +68,7 @@ def test_the_rest_of_the_pass_in_another_order_is_right(save: int, lost: int, se
 def test_data_that_go_on_where_the_start_before_ended_leave_samples_out() -> None:
     every = epochs(5)
     save, lost = 2 * PASS + 6, 3
-    (found,) = pass_findings(
+    (found,) = find_pass_defects(
         steps(every[: (save + lost) * BATCH]),
         steps(every[(save + lost) * BATCH :], first=save + 1),
         save,
@@ -145,11 +145,15 @@ def test_a_job_that_leaves_out_data_from_a_pass_on_is_not_blamed(save: int, lost
 
 def test_samples_are_those_of_all_ranks_in_steps_that_all_have() -> None:
     ranks = [
-        [Step(1, 0.5, "a", "0000000100000002"), Step(2, 0.5, "b", "00000003")],
-        [Step(1, 0.5, "c", "00000004"), Step(2, 0.5, "", ""), Step(3, 0.5, "d", "00000005")],
+        [RankStep(1, 0.5, "a", "0000000100000002"), RankStep(2, 0.5, "b", "00000003")],
+        [
+            RankStep(1, 0.5, "c", "00000004"),
+            RankStep(2, 0.5, "", ""),
+            RankStep(3, 0.5, "d", "00000005"),
+        ],
     ]
-    assert by_step(ranks) == {1: ["00000001", "00000002", "00000004"]}
-    assert by_step([]) == {}
+    assert group_samples(ranks) == {1: ["00000001", "00000002", "00000004"]}
+    assert group_samples([]) == {}
 
 
 @pytest.mark.parametrize(
@@ -166,13 +170,13 @@ def test_samples_are_those_of_all_ranks_in_steps_that_all_have() -> None:
 def test_a_report_has_what_the_pass_of_a_restart_shows(
     tmp_path: Path, changed: dict[str, Any], expected: list[str]
 ) -> None:
-    folder, every = Folder(str(tmp_path)), epochs(5)
+    folder, every = GuardFolder(str(tmp_path)), epochs(5)
     save, lost = 2 * PASS + 6, 3
     for number, made in enumerate((every[: (save + lost) * BATCH], every[(save + lost) * BATCH :])):
-        folder.keep_start(start(number, **(changed if number else {})))
-        trail = folder.trail(0, number, 1)
+        folder.write_start(start(number, **(changed if number else {})))
+        trail = folder.begin_trail(0, number, 1)
         for step, own in steps(made, first=save * number + 1).items():
-            trail.add(Step(step, 0.5, "in", "".join(own)))
-    folder.keep_restart(restart(1, step=save, of_start=0))
-    (found,) = restarts_of(folder)
+            trail.add(RankStep(step, 0.5, "in", "".join(own)))
+    folder.write_restart(restart(1, step=save, of_start=0))
+    (found,) = load_judged_restarts(folder)
     assert [one.level for one in found.findings] == expected

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos.guard.folder import Folder
-from chaos.guard.incident import scenario_of
-from chaos.guard.records import Restart
-from chaos.guard.report import restarts_of
+from chaos.guard.folder import GuardFolder
+from chaos.guard.incident import build_scenario
+from chaos.guard.records import RestartAnswer
+from chaos.guard.report import load_judged_restarts
 
 JOB = Path(__file__).with_name("jobs") / "rings.py"
 PASSES = JOB.with_name("passes.py")
@@ -54,17 +54,17 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def again(
     killed: Path, folder: Path, *, how: Sequence[str] = (), **given: str
-) -> tuple[Restart, str, int]:
+) -> tuple[RestartAnswer, str, int]:
     """Start the killed job again in a copy of its folder; return what the guard says."""
     shutil.copytree(killed, folder / "copy")  # with the times of the files
     guard = folder / "copy/guard"
     code, text = started(folder / "copy", guard=guard, job=JOB, how=how, **given)
-    restarts = Folder(str(guard)).restarts()
+    restarts = GuardFolder(str(guard)).load_restarts()
     assert len(restarts) == 1
     return restarts[0], text, code
 
 
-def kinds(restart: Restart) -> list[tuple[str, str]]:
+def kinds(restart: RestartAnswer) -> list[tuple[str, str]]:
     return [(finding.level, finding.kind) for finding in restart.findings]
 
 
@@ -120,7 +120,7 @@ def test_a_pass_that_begins_as_the_first_one_did_is_no_mismatch(tmp_path: Path) 
     guard = tmp_path / "guard"
     started(tmp_path, guard=guard, DRAWS="-1", KILL_AT=str(KILLED_AT))
     _, text = started(tmp_path, guard=guard, DRAWS="-1", LOST="generator")
-    (restart,) = Folder(str(guard)).restarts()
+    (restart,) = GuardFolder(str(guard)).load_restarts()
     assert ("notice", "data") in kinds(restart)
     assert not restart.is_wrong
     assert (
@@ -153,7 +153,7 @@ def test_samples_that_a_pass_leaves_out_are_seen_once_it_is_over(
     assert code == -signal.SIGKILL
     code, _ = started(tmp_path, guard=guard, job=PASSES, GOES_ON=goes_on)
     assert code == 0
-    (restart,) = restarts_of(Folder(str(guard)))
+    (restart,) = load_judged_restarts(GuardFolder(str(guard)))
     assert (restart.step, restart.lost, restart.has_come_back) == (18, 2, True)
     assert kinds(restart) == expected
 
@@ -184,7 +184,7 @@ def test_an_incident_is_done_again_and_fails_for_the_same_reason(
 ) -> None:
     restart, _, _ = again(killed, tmp_path, LOST="optimizer")
     assert restart.is_wrong
-    text = scenario_of(Folder(str(tmp_path / "copy/guard")))
+    text = build_scenario(GuardFolder(str(tmp_path / "copy/guard")))
     assert "at: {epoch: 4, step: 6, rank: 0}" in text
     text = text.replace("  workers: 1\n", "  workers: 1\n  env: {LOST: optimizer}\n")
     path = tmp_path / "incident.chaos.yaml"
@@ -222,5 +222,5 @@ def test_what_moves_the_parameters_is_of_a_step_though_its_gradients_are_cleared
 
     subprocess.run([*words, "--", sys.executable, str(job)], check=True)
 
-    steps = Folder(str(tmp_path / "guard")).steps(0, 0)
+    steps = GuardFolder(str(tmp_path / "guard")).load_steps(0, 0)
     assert [len(step.samples) // 8 for step in steps] == [2 + 5] * 3

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.guard.folder import Folder
-from chaos.guard.records import Step
-from chaos.guard.restart import Restarted, findable, is_same_job_as
-from chaos.guard.steps import name_of, salted
+from chaos.guard.folder import GuardFolder
+from chaos.guard.records import RankStep
+from chaos.guard.restart import RestartJudge, drop_unreachable_files, repeats_job
+from chaos.guard.steps import name_salt, salt_step
 from chaos.run.clock import SystemClock
 from tests.guard.test_judge import entry, save, start, state
 
@@ -20,9 +20,9 @@ from tests.guard.test_judge import entry, save, start, state
 def test_a_start_by_the_same_command_is_the_same_job() -> None:
     before, other = start(0), start(1, command=("python", "other.py"))
     again, of_another_run = start(2), start(2, run="/results/run-2")
-    assert is_same_job_as([other, before], again)
-    assert not is_same_job_as([before, other], again)
-    assert not is_same_job_as([other, before], of_another_run)
+    assert repeats_job([other, before], again)
+    assert not repeats_job([before, other], again)
+    assert not repeats_job([other, before], of_another_run)
 
 
 def test_a_start_beside_one_that_is_running_is_another_job() -> None:
@@ -42,10 +42,10 @@ def test_a_start_beside_one_that_is_running_is_another_job() -> None:
         reused = msgspec.structs.replace(here, began_s=here.began_s - 3600)
         own = msgspec.structs.replace(here, pid=os.getpid())
         again = start(1, command=command)
-        same = [is_same_job_as([one], again) for one in (here, elsewhere, reused, own)]
+        same = [repeats_job([one], again) for one in (here, elsewhere, reused, own)]
         assert same == [False, True, True, True]
         running.communicate(b"\n")
-    assert is_same_job_as([here], again)
+    assert repeats_job([here], again)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,9 @@ def test_a_file_under_a_drawn_name_is_none_to_go_on_from(
     own = start(0, command=tuple(command.split()), cwd="/scratch/tmpab_2cdef")
     here = f"{own.cwd}/last.pt"
 
-    found = findable(msgspec.structs.replace(save(8), files={path: (1, 1.0), here: (1, 1.0)}), own)
+    found = drop_unreachable_files(
+        msgspec.structs.replace(save(8), files={path: (1, 1.0), here: (1, 1.0)}), own
+    )
 
     assert list(found.files) == [path] * is_found + [here]
 
@@ -77,7 +79,7 @@ def test_of_what_a_run_of_ray_has_stored_a_start_finds_what_ray_gave_it(
     stored, beside = "/run/ck-1/state.pt", "/disk/state.pt"
     known = msgspec.structs.replace(save(8), files={stored: (1, 1.0), beside: (1, 1.0)})
 
-    found = findable(known, start(1, launcher="ray", run="/run", given=given))
+    found = drop_unreachable_files(known, start(1, launcher="ray", run="/run", given=given))
 
     assert list(found.files) == [stored] * is_found + [beside]
 
@@ -86,30 +88,34 @@ def test_of_what_a_run_of_ray_has_stored_a_start_finds_what_ray_gave_it(
 def test_steps_are_compared_by_digests_that_have_the_same_key(
     tmp_path: Path, of_before: str
 ) -> None:
-    folder = Folder(str(tmp_path))
-    plain = [Step(number, 0.5, f"{number:016x}", f"{number:08x}") for number in range(1, 13)]
-    by = {"keyed": folder.salt(), "of an older version": b"", "keyed by a salt now gone": b"gone"}
+    folder = GuardFolder(str(tmp_path))
+    plain = [RankStep(number, 0.5, f"{number:016x}", f"{number:08x}") for number in range(1, 13)]
+    by = {
+        "keyed": folder.ensure_salt(),
+        "of an older version": b"",
+        "keyed by a salt now gone": b"gone",
+    }
     old = by[of_before]
-    folder.keep_start(start(0, salt=name_of(old) if old else ""))
-    trail = folder.trail(0, 0, 1)
+    folder.write_start(start(0, salt=name_salt(old) if old else ""))
+    trail = folder.begin_trail(0, 0, 1)
     for step in plain:
-        trail.add(salted(step, old) if old else step)
-    folder.keep_save(save(8))
+        trail.add(salt_step(step, old) if old else step)
+    folder.write_save(save(8))
     own = start(1, began_s=20.0)
-    restarted = Restarted(folder, entry(state(8)), own)
+    restarted = RestartJudge(folder, entry(state(8)), own)
     restarted.begin(first_step_s=1.0)
     for step in plain[8:]:
-        restarted.made(salted(step, folder.salt()))
-    restarted.ended()
-    (found,) = folder.restarts()
+        restarted.add_step(salt_step(step, folder.ensure_salt()))
+    restarted.finish()
+    (found,) = folder.load_restarts()
     assert found.same_inputs == (0 if old == b"gone" else 4)
     assert found.findings == ()
 
 
 def test_a_word_that_accepts_nothing_is_said() -> None:
     begins = (
-        "from chaos.guard.process import Use, begin; "
-        "begin('guard', Use(accepted=frozenset({'shedule', 'older'})))"
+        "from chaos.guard.process import GuardPolicy, begin_guard; "
+        "begin_guard('guard', GuardPolicy(accepted_subjects=frozenset({'shedule', 'older'})))"
     )
     done = subprocess.run(
         [sys.executable, "-c", begins], capture_output=True, text=True, check=True

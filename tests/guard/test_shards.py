@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from chaos.guard.folder import Folder
-from chaos.guard.records import Restart
-from chaos.guard.report import restarts_of, told
+from chaos.guard.folder import GuardFolder
+from chaos.guard.records import RestartAnswer
+from chaos.guard.report import find_answer, load_judged_restarts
 
 JOB = Path(__file__).with_name("jobs") / "shards.py"
 later = partial(pytest.param, marks=pytest.mark.nightly)  # each is four processes of torch
 
 
-def restarted(folder: Path, **given: str) -> list[Restart]:
+def restarted(folder: Path, **given: str) -> list[RestartAnswer]:
     """Start the job, which torchrun restarts; return each rank's restart."""
     torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [sys.executable, "-m", "chaos", "guard", "--folder", str(folder / "guard"), "--"]
@@ -33,7 +33,7 @@ def restarted(folder: Path, **given: str) -> list[Restart]:
     )
     assert done.returncode == 0, done.stdout
     assert "not watched" not in done.stdout
-    return restarts_of(Folder(str(folder / "guard")))
+    return load_judged_restarts(GuardFolder(str(folder / "guard")))
 
 
 def said(folder: Path, **given: str) -> list[tuple[int | None, list[str], bool]]:
@@ -86,4 +86,4 @@ def test_a_rank_whose_shards_another_one_saves_is_known_by_its_steps(
 ) -> None:
     restarts = restarted(tmp_path, EVERY="8", KILL_AT="13", FULL=given)
     assert [one.step for one in restarts] == [8, 8]
-    assert [told(one) for one in restarts] == expected
+    assert [find_answer(one) for one in restarts] == expected

@@ -10,11 +10,11 @@ import torch
 from typer.testing import CliRunner
 
 from chaos.cli.commands import app
-from chaos.guard.folder import Folder
-from chaos.guard.process import Command
+from chaos.guard.folder import GuardFolder
+from chaos.guard.process import GuardedCommand
 from chaos.guard.records import Startup
-from chaos.guard.report import in_metrics
-from chaos.guard.startups import OwnStartup, describe_startups, ended_startups, is_failing
+from chaos.guard.report import render_metrics
+from chaos.guard.startups import StartupRecorder, describe_startups, find_ended_startups, is_failing
 from chaos.guard.unwatched import CHANGES, UnwatchedTraining
 from tests.guard.test_folder import restart
 from tests.guard.test_judge import save, start
@@ -29,73 +29,73 @@ def startup(began_s: float, **changed: object) -> Startup:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    made = Folder(str(tmp_path / "guard"))
-    made.keep_start(start(0))
-    made.keep_save(save(8))
+def folder(tmp_path: Path) -> GuardFolder:
+    made = GuardFolder(str(tmp_path / "guard"))
+    made.write_start(start(0))
+    made.write_save(save(8))
     return made
 
 
-def own(folder: Folder, command: tuple[str, ...] = COMMAND) -> OwnStartup:
-    return OwnStartup(folder, Command(command, "/job"), lambda: (0, 1))
+def own(folder: GuardFolder, command: tuple[str, ...] = COMMAND) -> StartupRecorder:
+    return StartupRecorder(folder, GuardedCommand(command, "/job"), lambda: (0, 1))
 
 
-def test_a_start_that_reads_a_save_is_one_until_its_first_step(folder: Folder) -> None:
+def test_a_start_that_reads_a_save_is_one_until_its_first_step(folder: GuardFolder) -> None:
     begun = own(folder)
-    begun.begins_to_read(Path("/data/faces.pt"), 50.0)
-    assert folder.startups() == []
-    begun.begins_to_read(SAVED, 50.0)
-    assert [one.files for one in folder.startups()] == [(str(SAVED),)]
-    begun.made_a_step()
-    assert folder.startups() == []
+    begun.record_reading(Path("/data/faces.pt"), 50.0)
+    assert folder.load_startups() == []
+    begun.record_reading(SAVED, 50.0)
+    assert [one.files for one in folder.load_startups()] == [(str(SAVED),)]
+    begun.remove_record()
+    assert folder.load_startups() == []
 
 
-def test_another_command_that_reads_a_save_is_no_start(folder: Folder) -> None:
+def test_another_command_that_reads_a_save_is_no_start(folder: GuardFolder) -> None:
     evaluation = own(folder, ("python", "evaluate.py"))
-    evaluation.begins_to_read(SAVED, 50.0)
-    assert evaluation.ended(50.0) is None
-    assert folder.startups() == []
+    evaluation.record_reading(SAVED, 50.0)
+    assert evaluation.record_end(50.0) is None
+    assert folder.load_startups() == []
 
 
-def test_starts_are_counted_by_what_they_read_and_how_they_ended(folder: Folder) -> None:
+def test_starts_are_counted_by_what_they_read_and_how_they_ended(folder: GuardFolder) -> None:
     read = {"files": (str(SAVED),), "is_over": True, "error": "UnpicklingError"}
     for began_s in (50.0, 60.0):
         for rank in (0, 1):
-            folder.keep_startup(startup(began_s, rank=rank, **read))
+            folder.write_startup(startup(began_s, rank=rank, **read))
         # torchrun ends the other ranks.
-        folder.keep_startup(startup(began_s, rank=2, files=(str(SAVED),)))
-    folder.keep_start(start(0, rank=2))
-    folder.keep_startup(startup(170.0, error="ValueError", is_over=True))
-    ended = ended_startups(folder, folder.starts())
+        folder.write_startup(startup(began_s, rank=2, files=(str(SAVED),)))
+    folder.write_start(start(0, rank=2))
+    folder.write_startup(startup(170.0, error="ValueError", is_over=True))
+    ended = find_ended_startups(folder, folder.load_starts())
     assert describe_startups(ended) == [
         "2 starts ended before a step, after reading step_8.pt (UnpicklingError)",
         "1 start ended before a step (ValueError)",
     ]
-    shown = CliRunner().invoke(app, ["guard", "report", folder.place])
+    shown = CliRunner().invoke(app, ["guard", "report", folder.location])
     assert shown.exit_code == 2
     assert "1 start, 0 restarts" in shown.output
     assert "2 starts ended before a step, after reading step_8.pt" in shown.output
     assert "No start has followed" not in shown.output
-    assert "chaos_guard_failed_starts_total 3\n" in in_metrics([], ended)
+    assert "chaos_guard_failed_starts_total 3\n" in render_metrics([], ended)
 
 
-def test_a_start_that_may_still_make_a_step_has_not_ended(folder: Folder) -> None:
-    folder.keep_startup(startup(50.0))
-    assert ended_startups(folder, folder.starts()) == []
-    folder.keep_start(start(1, began_s=60.0))
-    (killed,) = ended_startups(folder, folder.starts())
+def test_a_start_that_may_still_make_a_step_has_not_ended(folder: GuardFolder) -> None:
+    folder.write_startup(startup(50.0))
+    assert find_ended_startups(folder, folder.load_starts()) == []
+    folder.write_start(start(1, began_s=60.0))
+    (killed,) = find_ended_startups(folder, folder.load_starts())
     assert describe_startups([killed]) == ["1 start ended before a step"]
-    assert not is_failing([killed], folder.starts())
+    assert not is_failing([killed], folder.load_starts())
 
 
-def test_a_training_that_does_not_start_any_more_has_not_come_back(folder: Folder) -> None:
-    folder.keep_restart(restart(1))
-    report = ["guard", "report", folder.place]
+def test_a_training_that_does_not_start_any_more_has_not_come_back(folder: GuardFolder) -> None:
+    folder.write_restart(restart(1))
+    report = ["guard", "report", folder.location]
     assert CliRunner().invoke(app, report).exit_code == 0
     # A start after the end of the training has nothing to do, and ends in order.
-    folder.keep_startup(startup(50.0, files=(str(SAVED),), is_over=True))
+    folder.write_startup(startup(50.0, files=(str(SAVED),), is_over=True))
     assert CliRunner().invoke(app, report).exit_code == 0
-    folder.keep_startup(startup(60.0, files=(str(SAVED),), is_over=True, error="ValueError"))
+    folder.write_startup(startup(60.0, files=(str(SAVED),), is_over=True, error="ValueError"))
     assert CliRunner().invoke(app, report).exit_code == 2
 
 
@@ -167,13 +167,13 @@ def test_a_command_without_torch_is_told_that_nothing_was_watched(tmp_path: Path
 def test_parameters_that_change_once_are_no_training() -> None:
     told = list[None]()
     looks, model = UnwatchedTraining(lambda: told.append(None)), torch.nn.Linear(3, 1)
-    looks.look([model])
+    looks.compare_parameters([model])
     model.load_state_dict({name: own + 1 for name, own in model.state_dict().items()})
     for _ in range(9):
-        looks.look([model])
+        looks.compare_parameters([model])
     assert told == []
     for _ in range(CHANGES):
         with torch.no_grad():
             model.weight += 1
-        looks.look([model])
-    assert (told, looks.is_over) == ([None], True)
+        looks.compare_parameters([model])
+    assert (told, looks.has_finished) == ([None], True)

@@ -7,24 +7,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from chaos.guard.records import LOSSES_KEPT, Step
+from chaos.guard.records import LOSSES_KEPT, RankStep
 from chaos.guard.steps import (
     BLOCK,
     RARE,
     WINDOW_MIN,
-    Replay,
-    data_findings,
+    RepeatedSteps,
+    compare_replay,
+    find_data_defects,
+    find_loss_defects,
     has_risen,
-    loss_findings,
-    replay_of,
-    salted,
-    samples_of,
+    salt_step,
+    split_samples,
 )
 
 EPOCH, BATCH = 8, 4
 
 
-def steps(numbers: Sequence[int], *, of: int = 0, seed: int = 0, loss: float = 1.0) -> list[Step]:
+def steps(
+    numbers: Sequence[int], *, of: int = 0, seed: int = 0, loss: float = 1.0
+) -> list[RankStep]:
     """Return steps; a step's inputs are those of the step `of` later, in a shuffled order."""
     found = []
     for number in numbers:
@@ -33,12 +35,12 @@ def steps(numbers: Sequence[int], *, of: int = 0, seed: int = 0, loss: float = 1
         random.Random(f"{seed}-{epoch}").shuffle(order)
         own = order[batch * BATCH : (batch + 1) * BATCH]
         samples = "".join(f"{one:08x}" for one in own)
-        found.append(Step(number, loss, samples, samples))
+        found.append(RankStep(number, loss, samples, samples))
     return found
 
 
-def told(old: Sequence[Step], new: Sequence[Step]) -> list[str]:
-    return [finding.text for finding in data_findings(old, new, ())]
+def told(old: Sequence[RankStep], new: Sequence[RankStep]) -> list[str]:
+    return [finding.text for finding in find_data_defects(old, new, ())]
 
 
 @given(st.integers(1, 40), st.integers(1, 20))
@@ -46,13 +48,16 @@ def test_the_same_inputs_at_the_same_steps_are_right(saved: int, made: int) -> N
     old = steps(range(1, saved + made + 1))
     new = steps(range(saved + 1, saved + 9))
     assert told(old, new) == []
-    assert replay_of(old, new).same_inputs == min(made, 8)
+    assert compare_replay(old, new).same_inputs == min(made, 8)
 
 
 def levels(
-    old: Sequence[Step], new: Sequence[Step], *, generators: Sequence[str] | None = ("rng.torch",)
+    old: Sequence[RankStep],
+    new: Sequence[RankStep],
+    *,
+    generators: Sequence[str] | None = ("rng.torch",),
 ) -> list[str]:
-    return [finding.level for finding in data_findings(old, new, generators)]
+    return [finding.level for finding in find_data_defects(old, new, generators)]
 
 
 @given(st.integers(9, 30).filter(lambda saved: saved % EPOCH))
@@ -79,7 +84,7 @@ def test_a_pass_in_the_order_of_the_first_one_is_no_mismatch(
     saved = EPOCH * epochs
     old = steps(range(1, saved + lost + 1))
     new = steps(range(saved + 1, saved + made + 1), of=-saved)
-    (finding,) = data_findings(old, new, ("rng.torch",))
+    (finding,) = find_data_defects(old, new, ("rng.torch",))
     assert finding.level == "notice"
     assert finding.text == (
         f"data: steps {saved + 1} to {saved + 4} have the inputs that steps 1 to 4 had before the "
@@ -96,14 +101,14 @@ def test_a_pass_in_the_order_of_one_long_before_is_no_mismatch(back: int, lost: 
     assert levels(steps(range(1, saved + lost + 1)), new) == ["notice"]
 
 
-def augmented(made: Sequence[Step], start: int, *, begins: Sequence[int]) -> list[Step]:
+def augmented(made: Sequence[RankStep], start: int, *, begins: Sequence[int]) -> list[RankStep]:
     """Return steps whose samples occur in no other pass, but in one that begins as a start did."""
     return [
-        Step(
+        RankStep(
             step.number,
             step.loss,
             f"{start}{step.inputs}",
-            "".join(f"{(int(one, 16) + 64 * (start + 1)):08x}" for one in samples_of(step)),
+            "".join(f"{(int(one, 16) + 64 * (start + 1)):08x}" for one in split_samples(step)),
             step.number in begins,
         )
         for step in made
@@ -146,11 +151,11 @@ def test_the_rest_of_a_pass_in_another_order_is_right_and_its_beginning_is_not()
     old = steps(range(1, 8))
     rest = "".join(step.samples for step in old[4:])
     turned = [rest[at : at + 8] for at in range(0, len(rest), 8)][::-1]
-    new = [Step(5 + at, 1.0, f"x{at}", "".join(turned[at * 4 : at * 4 + 4])) for at in range(3)]
+    new = [RankStep(5 + at, 1.0, f"x{at}", "".join(turned[at * 4 : at * 4 + 4])) for at in range(3)]
     assert told(old, new) == []
     head = "".join(step.samples for step in old[:3])
     again = [head[at : at + 8] for at in range(0, len(head), 8)][::-1]
-    new = [Step(5 + at, 1.0, f"x{at}", "".join(again[at * 4 : at * 4 + 4])) for at in range(3)]
+    new = [RankStep(5 + at, 1.0, f"x{at}", "".join(again[at * 4 : at * 4 + 4])) for at in range(3)]
     (text,) = told(old, new)
     assert text.startswith("data: 12 of 12 samples since the restart")
 
@@ -158,9 +163,11 @@ def test_the_rest_of_a_pass_in_another_order_is_right_and_its_beginning_is_not()
 def test_samples_that_are_drawn_with_replacement_are_not_blamed() -> None:
     drawn = random.Random(0)
 
-    def some(numbers: Sequence[int]) -> list[Step]:
+    def some(numbers: Sequence[int]) -> list[RankStep]:
         return [
-            Step(n, 1.0, f"{drawn.random()}", "".join(f"{drawn.randrange(64):08x}" for _ in "abcd"))
+            RankStep(
+                n, 1.0, f"{drawn.random()}", "".join(f"{drawn.randrange(64):08x}" for _ in "abcd")
+            )
             for n in numbers
         ]
 
@@ -175,44 +182,49 @@ def test_nothing_is_said_where_the_start_before_made_no_step_after_the_save() ->
 @given(st.binary(min_size=1, max_size=32), st.integers(9, 30))
 def test_a_salt_hides_digests_and_changes_no_answer(salt: bytes, saved: int) -> None:
     old, new = steps(range(1, saved + 6)), steps(range(saved + 1, saved + 9), of=-saved)
-    keyed = [salted(step, salt) for step in old], [salted(step, salt) for step in new]
+    keyed = [salt_step(step, salt) for step in old], [salt_step(step, salt) for step in new]
     assert told(*keyed) == told(old, new)
     assert {len(step.samples) for step in keyed[0]} == {8 * BATCH}
-    plain = {one for step in old for one in samples_of(step)}
-    assert plain.isdisjoint(one for step in keyed[0] for one in samples_of(step))
-    assert salted(Step(1, 0.5, "", ""), salt) == Step(1, 0.5, "", "")
+    plain = {one for step in old for one in split_samples(step)}
+    assert plain.isdisjoint(one for step in keyed[0] for one in split_samples(step))
+    assert salt_step(RankStep(1, 0.5, "", ""), salt) == RankStep(1, 0.5, "", "")
 
 
-def told_of_losses(replay: Replay, new: Sequence[Step], window: Sequence[float] = ()) -> list[str]:
-    found = loss_findings(replay, window, new, ["rng.torch"], is_same_state=True)
+def told_of_losses(
+    replay: RepeatedSteps, new: Sequence[RankStep], window: Sequence[float] = ()
+) -> list[str]:
+    found = find_loss_defects(replay, window, new, ["rng.torch"], is_same_state=True)
     return [f"{finding.level} {finding.kind}" for finding in found]
 
 
 def test_a_loss_that_differs_with_the_same_inputs_is_a_notice() -> None:
     new = steps(range(9, 12))
-    assert told_of_losses(Replay(3, 3, 3), new) == []
-    assert told_of_losses(Replay(3, 3, 0, (9, 1.0, 2.0)), new) == ["notice generators"]
+    assert told_of_losses(RepeatedSteps(3, 3, 3), new) == []
+    assert told_of_losses(RepeatedSteps(3, 3, 0, (9, 1.0, 2.0)), new) == ["notice generators"]
 
 
 def test_a_loss_is_another_one_if_more_than_its_rounding_is() -> None:
     losses = 0.87699501, 0.87699502, 0.9
-    old, *new = ([Step(9, loss, "in", "")] for loss in losses)
-    assert [replay_of(old, one).differs for one in new] == [None, (9, 0.87699501, 0.9)]
+    old, *new = ([RankStep(9, loss, "in", "")] for loss in losses)
+    assert [compare_replay(old, one).first_difference for one in new] == [
+        None,
+        (9, 0.87699501, 0.9),
+    ]
 
 
 @given(st.integers(0, 10_000))
 def test_losses_of_the_same_noise_lie_in_the_window(seed: int) -> None:
     drawn = random.Random(seed)
     window = [drawn.gauss(1.0, 0.1) for _ in range(256)]
-    after = [Step(n, drawn.gauss(1.0, 0.1), "", "") for n in range(8)]
-    assert told_of_losses(Replay(0, 0, 0), after, window) == []
+    after = [RankStep(n, drawn.gauss(1.0, 0.1), "", "") for n in range(8)]
+    assert told_of_losses(RepeatedSteps(0, 0, 0), after, window) == []
 
 
 def test_losses_far_above_the_window_are_a_notice() -> None:
     drawn = random.Random(0)
     window = [drawn.gauss(1.0, 0.1) for _ in range(256)]
-    after = [Step(n, drawn.gauss(2.3, 0.1), "", "") for n in range(8)]
-    assert told_of_losses(Replay(0, 0, 0), after, window) == ["notice loss"]
+    after = [RankStep(n, drawn.gauss(2.3, 0.1), "", "") for n in range(8)]
+    assert told_of_losses(RepeatedSteps(0, 0, 0), after, window) == ["notice loss"]
 
 
 @given(st.integers(WINDOW_MIN, LOSSES_KEPT))

@@ -12,14 +12,14 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 
-from chaos.guard.content import content_of
-from chaos.guard.files import GuardedFiles, launcher
-from chaos.guard.folder import Folder
-from chaos.guard.judge import Load
-from chaos.guard.process import Use
-from chaos.guard.records import Save
+from chaos.guard.content import collect_tensors
+from chaos.guard.files import GuardedFiles, find_launcher
+from chaos.guard.folder import GuardFolder
+from chaos.guard.judge import FileLoad
+from chaos.guard.process import GuardPolicy
+from chaos.guard.records import RankSave
 from chaos.guard.restart import is_whole
-from chaos.guard.watch import FAILURES_MAX, GuardedRank, seat
+from chaos.guard.watch import FAILURES_MAX, GuardedRank, find_rank
 from chaos.probe.state.roots import Owner
 
 # `dcp.save` of a single process.
@@ -30,27 +30,27 @@ class Training:
     """A model, an optimizer and the guard of the rank that trains it."""
 
     def __init__(self, root: Path) -> None:
-        self.path, self.folder = root / "model.pt", Folder(str(root / "guard"))
+        self.path, self.folder = root / "model.pt", GuardFolder(str(root / "guard"))
         self.failures: list[Exception] = []
         self.rank = GuardedRank(
-            self.folder, Use(), failed=lambda _, error: self.failures.append(error)
+            self.folder, GuardPolicy(), report_failure=lambda _, error: self.failures.append(error)
         )
         self.model = torch.nn.Linear(4, 2)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
 
     def step(self) -> None:
         self.model(torch.ones(3, 4)).sum().backward()
-        self.rank._step_begins(self.optimizer)
+        self.rank._on_step_begin(self.optimizer)
         self.optimizer.step()
-        self.rank._step_done((0.5,))
+        self.rank._on_step_end((0.5,))
 
     def save(self) -> None:
         torch.save(self.model.state_dict(), self.path)
-        self.rank._files.saved(self.path, self.model.state_dict())
+        self.rank._files.record_save(self.path, self.model.state_dict())
 
-    def saves(self) -> list[Save]:
+    def saves(self) -> list[RankSave]:
         assert self.failures == []
-        return self.folder.saves()
+        return self.folder.load_saves()
 
 
 @pytest.fixture
@@ -72,15 +72,15 @@ class TwoModels(Training):
     def step(self) -> None:
         for model, optimizer in zip(self.models, self.optimizers, strict=True):
             model(torch.ones(3, 4)).sum().backward()
-            self.rank._step_begins(optimizer)
+            self.rank._on_step_begin(optimizer)
             optimizer.step()
-            self.rank._step_done((0.5,))
+            self.rank._on_step_end((0.5,))
 
     def save(self, *numbers: int) -> None:
         for number in numbers or (0, 1):
             state = self.models[number].state_dict()
             torch.save(state, self.files[number])
-            self.rank._files.saved(self.files[number], state)
+            self.rank._files.record_save(self.files[number], state)
 
 
 def beside(act: Callable[[], None]) -> None:
@@ -102,11 +102,11 @@ def test_a_save_has_the_state_with_which_the_next_step_began(training: Training)
 def test_a_model_may_be_called_within_a_transform(tmp_path: Path) -> None:
     training = Training(tmp_path)
     rank, owner = training.rank, Owner(training.model)
-    called = torch.func.vmap(lambda row: (rank._called((row,), {}, owner), row)[1])
+    called = torch.func.vmap(lambda row: (rank._on_model_call((row,), {}, owner), row)[1])
 
     called(torch.ones(2, 4))
 
-    assert rank._head is not None
+    assert rank._call_parts is not None
 
 
 def test_models_that_are_saved_to_a_file_each_are_one_save(tmp_path: Path) -> None:
@@ -132,12 +132,12 @@ def into_a_buffer(training: Training, path: Path) -> None:
     """Save as Lightning does: into a buffer, that into a file, and the file to its name."""
     buffer = io.BytesIO()
     torch.save(training.model.state_dict(), buffer)
-    training.rank._files.holds_stream(buffer, training.model.state_dict())
+    training.rank._files.record_stream(buffer, training.model.state_dict())
     log, scratch = path.with_name("log.csv"), path.with_name("scratch")
     for file, content in ((log, b"1, 2"), (scratch, buffer.getvalue())):
-        training.rank._audited("open", (str(file), "wb", os.O_WRONLY | os.O_CREAT))
+        training.rank._on_audit_event("open", (str(file), "wb", os.O_WRONLY | os.O_CREAT))
         file.write_bytes(content)
-    training.rank._audited("os.rename", (str(scratch), str(path), -1, -1))
+    training.rank._on_audit_event("os.rename", (str(scratch), str(path), -1, -1))
     scratch.rename(path)
 
 
@@ -157,7 +157,7 @@ def test_a_buffers_file_is_followed_with_its_folder(training: Training) -> None:
     scratch = training.path.with_name("scratch")
     scratch.mkdir()
     into_a_buffer(training, scratch / "model.pt")
-    training.rank._audited("os.rename", (str(scratch), str(training.path), -1, -1))
+    training.rank._on_audit_event("os.rename", (str(scratch), str(training.path), -1, -1))
     scratch.rename(training.path)
     training.step()
     assert set(training.saves()[0].files) == {str(training.path / "model.pt")}
@@ -168,10 +168,10 @@ def test_a_buffer_of_no_save_has_no_file_after_the_next_step(training: Training)
     training.step()
     buffer = io.BytesIO()
     torch.save(1, buffer)
-    training.rank._files.holds_stream(buffer, 1)
+    training.rank._files.record_stream(buffer, 1)
     training.step()
     other = training.path.with_name("other")
-    training.rank._audited("open", (str(other), "wb", os.O_WRONLY | os.O_CREAT))
+    training.rank._on_audit_event("open", (str(other), "wb", os.O_WRONLY | os.O_CREAT))
     other.write_bytes(buffer.getvalue())
     training.save()
     training.step()
@@ -181,14 +181,14 @@ def test_a_buffer_of_no_save_has_no_file_after_the_next_step(training: Training)
 def test_what_is_written_to_no_file_has_none(training: Training) -> None:
     with zipfile.ZipFile(training.path, "w") as archive, archive.open("model", "w") as member:
         torch.save(training.model.state_dict(), member)
-        training.rank._files.holds_stream(member, training.model.state_dict())
+        training.rank._files.record_stream(member, training.model.state_dict())
     training.step()
     assert [(save.is_live, save.files) for save in training.saves()] == [(True, {})]
 
 
 def test_a_save_before_the_end_is_past_where_the_process_ends_in_order(training: Training) -> None:
     training.save()
-    training.rank.ended()
+    training.rank.finish()
     (save,) = training.saves()
     assert (save.entered, save.is_past) == ((), True)
 
@@ -202,27 +202,27 @@ def test_a_save_that_a_thread_makes_is_not_compared_with_the_next_step(training:
 
 def test_a_save_that_a_thread_makes_while_a_step_is_made_is_of_no_use(training: Training) -> None:
     training.model(torch.ones(3, 4)).sum().backward()
-    training.rank._step_begins(training.optimizer)
+    training.rank._on_step_begin(training.optimizer)
     beside(training.save)
     assert training.saves() == []
-    training.rank._step_done((0.5,))
+    training.rank._on_step_end((0.5,))
 
-    parts = training.rank._parts
+    parts = training.rank._take_parts
 
     def stepped(*, is_entry: bool) -> object:
         # The training thread goes on while the other one looks at the state.
-        training.rank._parts = parts  # type: ignore[method-assign]
+        training.rank._take_parts = parts  # type: ignore[method-assign]
         training.step()
         return parts(is_entry=is_entry)
 
-    training.rank._parts = stepped  # type: ignore[method-assign,assignment]
+    training.rank._take_parts = stepped  # type: ignore[method-assign,assignment]
     beside(training.save)
     assert training.saves() == []
 
 
 def test_a_file_that_is_read_in_training_is_not_looked_at(training: Training) -> None:
     # Such as one for each sample of a data set.
-    training.rank._files.loaded(training.path, "", None, {"x": torch.ones(4)})
+    training.rank._files.finish_load(training.path, "", None, {"x": torch.ones(4)})
     assert training.rank._files.loads == []
 
 
@@ -232,9 +232,9 @@ def test_a_model_that_is_saved_whole_is_asked_for_no_state(training: Training) -
         raise AssertionError
 
     training.model.state_dict = gathered
-    training.rank._files.saved(Path(__file__), training.model)
+    training.rank._files.record_save(Path(__file__), training.model)
     assert [save.is_live for save in training.saves()] == [True]
-    assert len(content_of(training.model).tensors) == len(list(training.model.parameters()))
+    assert len(collect_tensors(training.model).tensors) == len(list(training.model.parameters()))
 
 
 @pytest.fixture(params=[dcp.FileSystemWriter, dcp.HuggingFaceStorageWriter])
@@ -242,7 +242,7 @@ def shards(training: Training, tmp_path: Path, request: pytest.FixtureRequest) -
     """Return the folder of a sharded save, which was seen as it began."""
     made = tmp_path / "shards"
     made.mkdir()
-    training.rank._files.shard_begun(made)
+    training.rank._files.begin_shards(made)
     dcp.save({"weight": torch.ones(3, 4)}, storage_writer=request.param(made), no_dist=True)
     return made
 
@@ -264,7 +264,7 @@ def test_a_sharded_save_is_whole_by_an_index_that_came_later(
     training: Training, tmp_path: Path
 ) -> None:
     shards = tmp_path / "shards"
-    training.rank._files.save_handed_over(shards)
+    training.rank._files.begin_background_save(shards)
     training.step()
     assert not is_last_whole(training)
     dcp.save({"weight": torch.ones(3, 4)}, checkpoint_id=shards, no_dist=True)
@@ -278,10 +278,10 @@ def test_a_sharded_save_is_whole_by_an_index_that_came_later(
 
 def test_a_folder_whose_shards_are_read_before_the_first_step_is_a_load(tmp_path: Path) -> None:
     files = GuardedFiles(lambda *_: None, lambda *_: None)
-    files.shards_read(tmp_path)
-    files.is_looked_for = False
-    files.shards_read(tmp_path / "later")
-    assert files.loads == [Load(str(tmp_path), frozenset())]
+    files.record_shard_load(tmp_path)
+    files.is_before_training = False
+    files.record_shard_load(tmp_path / "later")
+    assert files.loads == [FileLoad(str(tmp_path), frozenset())]
 
 
 def test_a_save_that_goes_on_while_training_does_is_not_past(
@@ -289,7 +289,7 @@ def test_a_save_that_goes_on_while_training_does_is_not_past(
 ) -> None:
     # Killed in it, the job has a folder that is as it was at the next step, and is no checkpoint.
     shards = tmp_path / "shards"
-    training.rank._files.save_handed_over(shards)  # which is not there yet
+    training.rank._files.begin_background_save(shards)  # which is not there yet
     training.step()
     shards.mkdir()
     (save,) = training.saves()
@@ -302,15 +302,15 @@ def test_a_guard_that_cannot_write_ends_and_makes_no_more_digests(
     def full(_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(training.folder, "keep_save", full)
+    monkeypatch.setattr(training.folder, "write_save", full)
     for _ in range(FAILURES_MAX):
         training.save()
     monkeypatch.undo()
     training.save()
     training.step()
-    training.rank.ended()
+    training.rank.finish()
     assert len(training.failures) == FAILURES_MAX
-    assert training.folder.saves() == []
+    assert training.folder.load_saves() == []
 
 
 @pytest.mark.parametrize(
@@ -332,4 +332,4 @@ def test_a_rank_is_known_by_what_started_it(
         monkeypatch.delenv(name, raising=False)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    assert (launcher(), seat()) == expected
+    assert (find_launcher(), find_rank()) == expected

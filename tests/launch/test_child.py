@@ -10,7 +10,7 @@ import pytest
 
 from chaos.launch.child import watch_children
 from chaos.model.event import ChildTrained
-from chaos.probe.written import TRAINS, Confines, WriteLedger, Written, read_ledger
+from chaos.probe.write_ledger import TRAINS, LedgerLine, WriteLedger, WriteLimits, load_ledger
 from chaos.run.journal import read_history
 
 SPAWN = """
@@ -42,18 +42,18 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteLedger:
     (tmp_path / "desk").mkdir()
     file = tmp_path / "audit/runs/0/nodes/node-0/written.jsonl"
     file.touch()
-    ledger = WriteLedger(file, (), Confines(tmp_path / "audit"))
+    ledger = WriteLedger(file, (), WriteLimits(tmp_path / "audit"))
     watch_children(ledger)
     return ledger
 
 
-def started(ledger: WriteLedger, text: str) -> dict[str, Written]:
+def started(ledger: WriteLedger, text: str) -> dict[str, LedgerLine]:
     """Start a script in the desk; return the lines of its list by the names of files."""
     desk = ledger.file.parents[5] / "desk"
     (desk / "script.py").write_text(text)
     environment = dict(os.environ)
     subprocess.run([sys.executable, "script.py"], cwd=desk, env=environment, check=True)
-    return {Path(line.path).name: line for line in read_ledger(ledger.file)}
+    return {Path(line.path).name: line for line in load_ledger(ledger.file)}
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
@@ -79,7 +79,7 @@ def test_a_child_may_harm_no_file_that_was_there_before(ledger: WriteLedger) -> 
 def test_a_child_that_trains_says_so_once(ledger: WriteLedger) -> None:
     started(ledger, TRAIN)
 
-    (told,) = read_history(ledger.file.parents[2] / "journals").of(ChildTrained)
+    (told,) = read_history(ledger.file.parents[2] / "journals").select_events(ChildTrained)
     assert (told[1].start, told[1].command) == ("subprocess", "python script.py")
 
 
@@ -88,7 +88,7 @@ def test_paths_that_a_program_is_given_are_recorded(ledger: WriteLedger) -> None
     text += "subprocess.run(['cp', 'a', 'b'])\nos.system('cp a >c; cp a d')\n"
     started(ledger, text)
 
-    lines = read_ledger(ledger.file)
+    lines = load_ledger(ledger.file)
     named = {Path(line.path).name for line in lines if line.how == "named"}
     assert {"a", "b", "c", "d"} <= named
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from chaos.errors import HarnessError
-from chaos.launch.files_outside import settle
-from chaos.launch.folder_look import FolderLook
+from chaos.launch.files_outside import clean_outside_files
+from chaos.launch.folder_snapshot import FolderSnapshot
 from chaos.model.event import Disturbed, FolderCompared, WroteOutside
-from chaos.model.paths import is_below
+from chaos.model.paths import is_in_folder
 from chaos.probe.address import RunAddress
-from chaos.probe.written import TRAINS, Confines
+from chaos.probe.write_ledger import TRAINS, WriteLimits
 from chaos.run.clock import SystemClock
 from chaos.run.journal import Journal, read_history
-from chaos.run.ports import View
+from chaos.run.ports import FolderView
 
 
 @pytest.fixture
@@ -29,18 +29,23 @@ def run(tmp_path: Path) -> RunAddress:
 
 
 def settled(
-    run: RunAddress, *made: Path, view: View | None = None, before: FolderLook | None = None
+    run: RunAddress,
+    *made: Path,
+    view: FolderView | None = None,
+    before: FolderSnapshot | None = None,
 ) -> dict[str, bool]:
     """Settle a run whose audit has made these files and folders; return what was told of each."""
-    confines = Confines(run.directory.parents[1])
-    confines.created.write_text("".join(f"{path}\n" for path in made))
+    confines = WriteLimits(run.directory.parents[1])
+    confines.created_list.write_text("".join(f"{path}\n" for path in made))
     journals = run.directory / "journals"
     journals.mkdir()
     journal = Journal(journals, "harness", role="harness", clock=SystemClock())
-    for event in settle(run, confines, view, before=before):
+    for event in clean_outside_files(run, confines, view, initial_snapshot=before):
         journal.add(event)
     journal.close()
-    return {Path(e.path).name: e.removed for _, e in read_history(journals).of(WroteOutside)}
+    return {
+        Path(e.path).name: e.removed for _, e in read_history(journals).select_events(WroteOutside)
+    }
 
 
 def trains(run: RunAddress) -> None:
@@ -141,7 +146,7 @@ class Covering:
         self.folder = str(folder)
 
     def covers(self, path: str) -> bool:
-        return is_below(path, self.folder)
+        return is_in_folder(path, self.folder)
 
     def call(self, function: Callable[..., Any], *words: Any, **named: Any) -> Any:
         return function(*words, **named)
@@ -161,7 +166,7 @@ def test_a_run_that_wrote_beyond_its_view_is_disturbed(
 
     settled(run, view=Covering(tmp_path / "seen"))
 
-    (disturbed,) = read_history(run.directory / "journals").of(Disturbed)
+    (disturbed,) = read_history(run.directory / "journals").select_events(Disturbed)
     assert disturbed[1].why.endswith(str(tmp_path / "beyond/own.pt"))
 
 
@@ -171,7 +176,7 @@ def test_a_run_that_wrote_in_its_view_is_not_disturbed(run: RunAddress, tmp_path
     (run.directory / "nodes/node-0/written.jsonl").write_text(f"{json.dumps(line)}\n")
 
     assert settled(run, view=Covering(tmp_path)) == {"own.pt": True}
-    assert not any(read_history(run.directory / "journals").of(Disturbed))
+    assert not any(read_history(run.directory / "journals").select_events(Disturbed))
 
 
 @pytest.fixture
@@ -180,8 +185,8 @@ def desk(tmp_path: Path) -> Path:
     return tmp_path / "desk"
 
 
-def look(desk: Path) -> FolderLook:
-    return FolderLook.at(str(desk), left_out=str(desk.parent / "audit"))
+def look(desk: Path) -> FolderSnapshot:
+    return FolderSnapshot.from_folder(str(desk), left_out=str(desk.parent / "audit"))
 
 
 def writes(run: RunAddress, *lines: tuple[Path, str]) -> None:
@@ -192,7 +197,9 @@ def writes(run: RunAddress, *lines: tuple[Path, str]) -> None:
 
 
 def compared(run: RunAddress) -> list[FolderCompared]:
-    return [event for _, event in read_history(run.directory / "journals").of(FolderCompared)]
+    return [
+        event for _, event in read_history(run.directory / "journals").select_events(FolderCompared)
+    ]
 
 
 def test_what_no_watched_process_wrote_stays_in_the_working_folder_and_is_named(

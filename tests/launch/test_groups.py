@@ -10,7 +10,7 @@ from chaos.faults.world import Target
 from chaos.launch.commands.groups import GroupServer
 from chaos.launch.process_world import ProcessWorld
 from chaos.probe.gates import SocketController
-from chaos.run.armed import ArmedFaults
+from chaos.run.armed_faults import ArmedFaults
 from chaos.run.clock import SystemClock
 from chaos.run.journal import Journal
 

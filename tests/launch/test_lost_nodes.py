@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.launch.process_world import ProcessWorld
-from chaos.run.armed import ArmedFaults
+from chaos.run.armed_faults import ArmedFaults
 from chaos.run.clock import SystemClock
 
 WITHIN_S = 20.0
@@ -19,7 +19,7 @@ class SlowDisk:
         self.begun, self.may_end = threading.Event(), threading.Event()
         self.is_gone = False
 
-    def lose(self, *, unsynced: bool, unfinished: Collection[str]) -> list[str]:
+    def simulate_loss(self, *, unsynced: bool, unfinished: Collection[str]) -> list[str]:
         self.begun.set()
         assert self.may_end.wait(WITHIN_S)
         self.is_gone = True

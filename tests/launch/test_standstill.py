@@ -13,19 +13,19 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.faults.slow_upload import SlowUpload
 from chaos.launch.standstill import (
     WAKES_MIN,
-    Sample,
+    ActivitySample,
     StandstillWatch,
     awaits_clock,
-    find_settled,
+    find_stable_threads,
     find_waiting_ranks,
     is_idle,
 )
 from chaos.model import event as ev
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtStep
-from chaos.processes.activity import Activity, read_activities
+from chaos.processes.activity import Activity, measure_activities
 from chaos.run.clock import SystemClock
-from chaos.run.stacks import Frame, Stack
+from chaos.run.stacks import StackFrame, ThreadStack
 from tests.check.story import Story, Strike
 
 PLAN = Story(strikes=(Strike(1, 2),)).plan()
@@ -95,8 +95,8 @@ def test_a_fault_of_storage_may_last_beyond_its_attempt() -> None:
     assert ranks(AGAIN, PLAN.model_copy(update={"ops": (kill,)})) == [0, 1]
 
 
-def sampled(*activities: Mapping[int, Activity]) -> list[Sample]:
-    return [Sample(float(second), each) for second, each in enumerate(activities)]
+def sampled(*activities: Mapping[int, Activity]) -> list[ActivitySample]:
+    return [ActivitySample(float(second), each) for second, each in enumerate(activities)]
 
 
 def test_processes_that_use_no_time_for_long_enough_are_idle() -> None:
@@ -128,37 +128,37 @@ def test_processes_that_do_something_are_not_idle(activities: list[dict[int, Act
     assert not is_idle(sampled(*activities), for_s=10)
 
 
-def own(function: str, line: int) -> Frame:
-    return Frame("/job/train.py", line, function)
+def own(function: str, line: int) -> StackFrame:
+    return StackFrame("/job/train.py", line, function)
 
 
-def main(*frames: Frame) -> Stack:
-    return Stack("0x1", frames, is_main=True)
+def main(*frames: StackFrame) -> ThreadStack:
+    return ThreadStack("0x1", frames, is_main=True)
 
 
-WAITS = main(Frame(queue.__file__, 171, "get"), own("take", 31), own("main", 88))
+WAITS = main(StackFrame(queue.__file__, 171, "get"), own("take", 31), own("main", 88))
 LOOKS = main(own("is_complete", 25), own("take", 30), own("main", 88))
 
 
 def test_stacks_are_settled_when_they_were_the_same_twice() -> None:
-    assert find_settled([[WAITS], [WAITS]]) == (WAITS,)
-    assert find_settled([[WAITS], [LOOKS], [WAITS]]) == (WAITS,)
-    assert find_settled([[WAITS], [LOOKS]]) == ()
-    assert find_settled([[WAITS]]) == ()
+    assert find_stable_threads([[WAITS], [WAITS]]) == (WAITS,)
+    assert find_stable_threads([[WAITS], [LOOKS], [WAITS]]) == (WAITS,)
+    assert find_stable_threads([[WAITS], [LOOKS]]) == ()
+    assert find_stable_threads([[WAITS]]) == ()
 
 
 def test_stacks_without_a_line_of_the_job_say_nothing() -> None:
-    library = main(Frame("/x/site-packages/torch/a.py", 1, "f"))
-    assert find_settled([[library], [library]]) == ()
+    library = main(StackFrame("/x/site-packages/torch/a.py", 1, "f"))
+    assert find_stable_threads([[library], [library]]) == ()
 
 
 def test_another_thread_of_the_job_must_stand_still_as_well() -> None:
-    one, other = (Stack("0x2", (own("collect", line),)) for line in (50, 51))
-    assert find_settled([[one, WAITS], [other, WAITS]]) == ()
-    assert find_settled([[one, WAITS], [one, WAITS]]) == (WAITS, one)
+    one, other = (ThreadStack("0x2", (own("collect", line),)) for line in (50, 51))
+    assert find_stable_threads([[one, WAITS], [other, WAITS]]) == ()
+    assert find_stable_threads([[one, WAITS], [one, WAITS]]) == (WAITS, one)
 
 
-def slept(wakes: int, *, thread: int = 1, sleeps: bool = True) -> list[Sample]:
+def slept(wakes: int, *, thread: int = 1, sleeps: bool = True) -> list[ActivitySample]:
     sleepers = frozenset({thread} if sleeps else ())
     return sampled(
         {1: Activity(0.0, wakes={thread: 7}, sleepers=sleepers)},
@@ -167,18 +167,18 @@ def slept(wakes: int, *, thread: int = 1, sleeps: bool = True) -> list[Sample]:
 
 
 @pytest.fixture
-def sleep(monkeypatch: pytest.MonkeyPatch) -> Stack:
+def sleep(monkeypatch: pytest.MonkeyPatch) -> ThreadStack:
     monkeypatch.setattr("linecache.getline", lambda *_: "time.sleep(delay)\n")
     return main(own("retry", 31))
 
 
-def test_a_sleep_ends_by_itself_until_it_has_been_repeated_often(sleep: Stack) -> None:
+def test_a_sleep_ends_by_itself_until_it_has_been_repeated_often(sleep: ThreadStack) -> None:
     assert awaits_clock(slept(WAKES_MIN - 1), {1: [sleep]})
     assert not awaits_clock(slept(WAKES_MIN), {1: [sleep]})
 
 
-def test_a_thread_that_sleeps_may_fill_the_queue_that_another_waits_for(sleep: Stack) -> None:
-    beside = Stack("0x2", sleep.frames)
+def test_a_thread_that_sleeps_may_fill_the_queue_that_another_waits_for(sleep: ThreadStack) -> None:
+    beside = ThreadStack("0x2", sleep.frames)
 
     assert awaits_clock(slept(2, thread=9), {1: [beside]})
     assert awaits_clock(slept(0, thread=9, sleeps=False), {1: [beside]})
@@ -191,7 +191,7 @@ def test_a_process_of_the_job_that_sleeps_may_go_on() -> None:
 
 
 def test_another_program_may_end() -> None:
-    waits = main(Frame(subprocess.__file__, 1264, "wait"), own("copy", 12))
+    waits = main(StackFrame(subprocess.__file__, 1264, "wait"), own("copy", 12))
     assert awaits_clock(sampled({1: IDLE}, {1: IDLE}), {1: [waits]})
 
 
@@ -210,7 +210,7 @@ class Run:
     clock: Hands = field(default_factory=Hands)
     events: list[ev.AnyEvent] = field(default_factory=lambda: list(AGAIN))
     asked: list[float] = field(default_factory=list)
-    stack: Stack = WAITS
+    stack: ThreadStack = WAITS
     cpu_s: float = 0.0
     share: float = 0.0
 
@@ -219,9 +219,9 @@ class Run:
             PLAN,
             10.0,
             self.clock,
-            read=lambda ranks: {worker.pid: Activity(self.cpu_s) for worker in ranks},
-            take=self.take,
-            stacks=lambda _: [self.stack],
+            measure_activities=lambda ranks: {worker.pid: Activity(self.cpu_s) for worker in ranks},
+            take_stacks=self.take,
+            load_stacks=lambda _: [self.stack],
         )
 
     def take(self) -> None:
@@ -278,12 +278,12 @@ def test_what_a_process_does_is_read_from_the_system() -> None:
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            before = read_activities([process.pid])[process.pid]
+            before = measure_activities([process.pid])[process.pid]
             time.sleep(0.5)
-            after = read_activities([process.pid])[process.pid]
+            after = measure_activities([process.pid])[process.pid]
         finally:
             process.kill()
 
     assert after.wakes[process.pid] - before.wakes[process.pid] > 5
     assert after.cpu_s - before.cpu_s < 0.3
-    assert read_activities([process.pid]) == {}
+    assert measure_activities([process.pid]) == {}

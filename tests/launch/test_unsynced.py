@@ -12,18 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.launch.node_disk import NodeDisk
-from chaos.launch.unsynced import an_epoch_ago_ns, at_risk, written_anew
+from chaos.launch.unsynced import find_epoch_ago_ns, find_files_at_risk, find_rewritten
 from chaos.model.event import JournalOpened, StepDone
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.tiers import Tiers
 from chaos.probe.address import RunAddress
-from chaos.probe.written import WriteLedger, Written, file_state, record, training_has_begun
+from chaos.probe.write_ledger import (
+    LedgerLine,
+    WriteLedger,
+    build_file_state,
+    mark_training_begin,
+    start_ledger,
+)
 
 S = 10**9
 
 
-def synced(*state: int) -> Written:
-    return Written("/any", "synced", 1, is_output=True, state=state)
+def synced(*state: int) -> LedgerLine:
+    return LedgerLine("/any", "synced", 1, is_output=True, state=state)
 
 
 @given(
@@ -41,7 +47,7 @@ def test_only_the_newest_of_a_series_is_at_risk_if_it_is_new_and_was_not_synced(
     kept = [synced(*state) for state, (*_, is_kept) in zip(states.values(), files, strict=True)
             if is_kept]  # fmt: skip
 
-    found = at_risk(states, [*kept, synced(all_ns)], since_ns=since_ns)
+    found = find_files_at_risk(states, [*kept, synced(all_ns)], since_ns=since_ns)
 
     series = [path.rpartition("_")[0] for path in found]
     assert len(set(series)) == len(series)
@@ -52,9 +58,11 @@ def test_only_the_newest_of_a_series_is_at_risk_if_it_is_new_and_was_not_synced(
         assert not files[number][2]
 
 
-def step(time_ns: int, epoch: int, number: int, *, rank: int = 0, source: str = "w0") -> Entry:
+def step(
+    time_ns: int, epoch: int, number: int, *, rank: int = 0, source: str = "w0"
+) -> JournalEntry:
     what = StepDone(attempt=0, rank=rank, epoch=epoch, step=number, losses=None)
-    return Entry(time_ns=time_ns, source=source, seq=0, what=what)
+    return JournalEntry(time_ns=time_ns, source=source, seq=0, event=what)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +81,10 @@ def test_an_epoch_ago_lies_between_the_last_two_saves(
 ) -> None:
     opened = JournalOpened(role="worker", host="here", pid=7, wall_ns=900 * S)
     times = {place: (number + 11) * S for number, place in enumerate(steps)}
-    entries = [Entry(time_ns=10 * S, source="w0", seq=0, what=opened)]
+    entries = [JournalEntry(time_ns=10 * S, source="w0", seq=0, event=opened)]
     entries += [step(time_ns, *place) for place, time_ns in times.items()]
 
-    found = an_epoch_ago_ns(History(entries))
+    found = find_epoch_ago_ns(History(entries))
 
     assert found == (0 if ago is None else 890 * S + times[ago])
 
@@ -88,10 +96,10 @@ def disk(tmp_path: Path) -> Iterator[NodeDisk]:
     (tmp_path / "run/journals").mkdir()
     run = RunAddress(tmp_path / "run", "0123abcd", "unix:x")
     disk = NodeDisk(run, "node-0", tiers=Tiers({}, (str(tmp_path),)))
-    record(WriteLedger(tmp_path / "run/nodes/node-0/written.jsonl"))
-    training_has_begun()
+    start_ledger(WriteLedger(tmp_path / "run/nodes/node-0/written.jsonl"))
+    mark_training_begin()
     yield disk
-    record(None)
+    start_ledger(None)
 
 
 def test_a_file_is_at_risk_until_it_is_synced_under_whatever_name(
@@ -99,17 +107,17 @@ def test_a_file_is_at_risk_until_it_is_synced_under_whatever_name(
 ) -> None:
     draft, whole = tmp_path / "model.part", tmp_path / "model.pt"
     torch.save({}, draft)
-    assert disk.unsynced() == [str(draft)]
+    assert disk.find_unsynced() == [str(draft)]
 
     with draft.open("rb") as file:
         os.fsync(file)
     os.replace(draft, whole)  # noqa: PTH105 - as jobs do
-    assert disk.unsynced() == []
+    assert disk.find_unsynced() == []
 
     whole.write_bytes(b"anew, and longer than before" * 100)
-    assert disk.unsynced() == [str(whole)]
+    assert disk.find_unsynced() == [str(whole)]
     os.sync()
-    assert disk.unsynced() == []
+    assert disk.find_unsynced() == []
 
 
 def test_the_loss_of_power_empties_what_was_not_synced_and_nothing_else(
@@ -124,7 +132,7 @@ def test_the_loss_of_power_empties_what_was_not_synced_and_nothing_else(
         database.execute("create table kept (name)")
     os.close(os.open(tmp_path / "plain.bin", os.O_WRONLY | os.O_CREAT | os.O_SYNC))
 
-    assert disk.lose(unsynced=True) == [str(tmp_path / "model_2.pt")]
+    assert disk.simulate_loss(unsynced=True) == [str(tmp_path / "model_2.pt")]
 
     sizes = {path.name: path.stat().st_size > 0 for path in tmp_path.glob("*.*")}
     expected = {"rows.csv": True, "model_1.pt": True, "model_2.pt": False, "kept.db": True}
@@ -132,13 +140,13 @@ def test_the_loss_of_power_empties_what_was_not_synced_and_nothing_else(
 
 
 def test_what_was_written_before_training_is_data(disk: NodeDisk) -> None:
-    line = Written("/data/rows.npy", "created", 1, is_output=False)
-    assert written_anew([line, *disk.written()]) == set()
+    line = LedgerLine("/data/rows.npy", "created", 1, is_output=False)
+    assert find_rewritten([line, *disk.list_writes()]) == set()
 
 
 def test_a_state_is_that_of_the_content(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("a")
-    before = file_state(path.stat())
+    before = build_file_state(path.stat())
     path = path.rename(tmp_path / "b")
-    assert file_state(path.stat()) == before
+    assert build_file_state(path.stat()) == before

@@ -11,16 +11,19 @@ import psutil
 import pytest
 
 from chaos.errors import HarnessError, NoViewError
-from chaos.processes.view import HeldView, Sights, enter, why_none
+from chaos.processes.view import HeldView, ViewFolders, enter_view, find_view_obstacle
 
 ROOM = 2**20
-WHY_NONE = why_none()
+WHY_NONE = find_view_obstacle()
 real = pytest.mark.skipif(WHY_NONE is not None, reason=f"no views here: {WHY_NONE}")
 
 
-def sights(*paths: Path, made: tuple[Path, ...] = (), kept: tuple[Path, ...] = ()) -> Sights:
-    return Sights.of(
-        map(str, paths), made={str(path) for path in made}, kept=[*map(str, kept)], room=ROOM
+def sights(*paths: Path, made: tuple[Path, ...] = (), kept: tuple[Path, ...] = ()) -> ViewFolders:
+    return ViewFolders.from_paths(
+        map(str, paths),
+        created_paths={str(path) for path in made},
+        untouched_paths=[*map(str, kept)],
+        max_bytes=ROOM,
     )
 
 
@@ -55,11 +58,11 @@ def test_a_link_to_a_folder_is_followed(home: Path) -> None:
 def test_what_is_kept_below_an_overlaid_folder_is_seen_in_all_views(home: Path) -> None:
     found = sights(home / "last.pt", kept=(home / "reports", home.parent / "elsewhere"))
 
-    assert found.kept == (str(home / "reports"),)
-    assert found.cover(str(home / "last.pt"))
-    assert found.cover(str(home / "reports-2"))
-    assert not found.cover(str(home / "reports/0"))
-    assert not found.cover(str(home.parent / "last.pt"))
+    assert found.untouched_paths == (str(home / "reports"),)
+    assert found.covers(str(home / "last.pt"))
+    assert found.covers(str(home / "reports-2"))
+    assert not found.covers(str(home / "reports/0"))
+    assert not found.covers(str(home.parent / "last.pt"))
 
 
 def test_the_root_is_not_overlaid() -> None:
@@ -104,7 +107,7 @@ def test_a_process_and_its_children_enter_a_view(home: Path, views: list[HeldVie
     if (pid := os.fork()) == 0:
         try:
             os.chdir(home)
-            enter(views[0].pid)
+            enter_view(views[0].pid)
             os._exit(subprocess.run([sys.executable, "-c", words], check=False).returncode)
         finally:
             os._exit(1)
@@ -118,7 +121,7 @@ def test_a_process_and_its_children_enter_a_view(home: Path, views: list[HeldVie
 def test_nothing_is_left_of_a_view_whose_harness_was_killed(home: Path) -> None:
     words = (
         "import sys, time; from pathlib import Path; from chaos.processes.view import *; "
-        f"v = HeldView(Sights(({str(home)!r},))); "
+        f"v = HeldView(ViewFolders(({str(home)!r},))); "
         f"v.call(Path.write_text, Path({str(home)!r}) / 'last.pt', 'x'); "
         "print(v.pid, flush=True); time.sleep(60)"
     )

@@ -9,8 +9,8 @@ import pytest
 from chaos.faults.world import Target
 from chaos.launch import world as module
 from chaos.launch.world import RunWorld
-from chaos.processes.tree import stands_still
-from chaos.run.armed import ArmedFaults
+from chaos.processes.tree import is_stopped
+from chaos.run.armed_faults import ArmedFaults
 from chaos.run.clock import SystemClock
 
 
@@ -31,10 +31,10 @@ def test_a_worker_that_ends_as_it_is_frozen_leaves_the_driver_to_be_thawed(
         world.learn_group({0: Target(attempt=0, rank=0, pid=gone.pid, node_id="n")})
         # The worker ends after it was looked at, and before it is stopped.
         looks = iter([False, False])
-        monkeypatch.setattr(module, "stands_still", lambda pid: next(looks, stands_still(pid)))
+        monkeypatch.setattr(module, "is_stopped", lambda pid: next(looks, is_stopped(pid)))
 
         assert world.freeze_driver(within_s=5.0) == 2
-        assert stands_still(driver.pid)
+        assert is_stopped(driver.pid)
         world.thaw_driver()
-        assert not stands_still(driver.pid)
+        assert not is_stopped(driver.pid)
         driver.kill()

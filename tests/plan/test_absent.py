@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from chaos.faults.world import RefusedError
 from chaos.model.plan import Op
-from chaos.plugins import with_absent
+from chaos.plugins import mark_absent_faults
 from tests.world import RANK_1, FakeWorld
 
 AT = {"epoch": 1, "step": 2, "rank": 0}
@@ -17,7 +17,7 @@ AT = {"epoch": 1, "step": 2, "rank": 0}
 def read(**op: Any) -> Op:
     """Return an op as it is read from a plan."""
     plan = json.dumps({"ops": [{"index": 0, "at": AT, **op}]}).encode()
-    (value,) = json.loads(with_absent(plan, Op.model_fields))["ops"]
+    (value,) = json.loads(mark_absent_faults(plan, Op.model_fields))["ops"]
     return Op.model_validate_json(json.dumps(value))
 
 
@@ -55,4 +55,4 @@ def test_an_unknown_key_that_no_package_was_named_for_is_a_mistake(op: dict[str,
 
 @pytest.mark.parametrize("plan", ["[]", "{}", '{"ops": 3}', '{"ops": [3]}'])
 def test_what_is_no_plan_is_left_as_it_is(plan: str) -> None:
-    assert json.loads(with_absent(plan.encode(), ())) == json.loads(plan)
+    assert json.loads(mark_absent_faults(plan.encode(), ())) == json.loads(plan)

@@ -47,7 +47,7 @@ def test_a_digest_outlives_saving() -> None:
         planned(faults=(KILL,)),
         planned(expect=Expect(attempts=2)),
         planned(limits=Limits(run_s=9.0)),
-        planned(faults=(KILL,)).baseline(),
+        planned(faults=(KILL,)).build_baseline_plan(),
         planned(job=Job(**{**JOB, "args": {"epochs": 4}})),
     ],
     ids=["name", "seed", "faults", "expect", "limits", "baseline", "equal job"],

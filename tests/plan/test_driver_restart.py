@@ -3,13 +3,13 @@ from pathlib import Path
 import pytest
 
 from chaos.faults.kill_driver import KillDriver
-from chaos.model.arguments import command_line
+from chaos.model.arguments import build_command_line
 from chaos.model.event import AnyEvent, DriverExited, FaultInvoked
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import Plan
 from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import AtStep
-from chaos.plan.driver_restart import driver_begins_again, env_at_start
+from chaos.plan.driver_restart import build_driver_env, must_restart_driver
 from chaos.plan.make import make_plan
 
 ENDED = DriverExited(code=-9)
@@ -32,21 +32,21 @@ TWICE = planned(
 
 
 def test_a_driver_that_a_fault_killed_has_a_successor() -> None:
-    assert driver_begins_again(TWICE, [struck(0)])
+    assert must_restart_driver(TWICE, [struck(0)])
 
 
 def test_a_driver_that_ends_by_itself_has_none() -> None:
-    assert not driver_begins_again(TWICE, [])
-    assert not driver_begins_again(TWICE, [struck(0), ENDED])
+    assert not must_restart_driver(TWICE, [])
+    assert not must_restart_driver(TWICE, [struck(0), ENDED])
 
 
 def test_each_fault_gives_one_successor() -> None:
-    assert driver_begins_again(TWICE, [struck(0), ENDED, struck(1)])
-    assert not driver_begins_again(TWICE, [struck(0), ENDED, struck(1), ENDED])
+    assert must_restart_driver(TWICE, [struck(0), ENDED, struck(1)])
+    assert not must_restart_driver(TWICE, [struck(0), ENDED, struck(1), ENDED])
 
 
 def test_another_fault_starts_no_driver() -> None:
-    assert not driver_begins_again(planned(), [struck(0)])
+    assert not must_restart_driver(planned(), [struck(0)])
 
 
 def test_a_new_start_has_the_variables_of_the_faults_so_far() -> None:
@@ -56,9 +56,9 @@ def test_a_new_start_has_the_variables_of_the_faults_so_far() -> None:
         FaultEntry(at=at, kill_driver=KillDriver(env={"ID": "3", "TRY": "2"})),
     )
 
-    assert env_at_start(plan, []) == {}
-    assert env_at_start(plan, [struck(0)]) == {"ID": "2"}
-    assert env_at_start(plan, [struck(0), struck(1)]) == {"ID": "3", "TRY": "2"}
+    assert build_driver_env(plan, []) == {}
+    assert build_driver_env(plan, [struck(0)]) == {"ID": "2"}
+    assert build_driver_env(plan, [struck(0), struck(1)]) == {"ID": "3", "TRY": "2"}
 
 
 @pytest.mark.parametrize(
@@ -71,18 +71,18 @@ def test_a_command_that_fails_begins_again_up_to_its_retries(
     plan = planned(restart="command", failure={"max_failures": most})
     ended = [DriverExited(code=1, start=start) for start in range(earlier)]
 
-    assert driver_begins_again(plan, ended, code=1) is begins
-    assert not driver_begins_again(plan, ended, code=0)
+    assert must_restart_driver(plan, ended, code=1) is begins
+    assert not must_restart_driver(plan, ended, code=0)
 
 
 def test_by_its_launcher_a_script_that_fails_is_not_started_again() -> None:
-    assert not driver_begins_again(planned(failure={"max_failures": 3}), [], code=1)
+    assert not must_restart_driver(planned(failure={"max_failures": 3}), [], code=1)
 
 
 def test_a_fault_on_the_driver_costs_a_command_one_of_its_retries() -> None:
     fault = FaultEntry(at=AtStep(epoch=0, step=1, rank=0), kill_driver=KillDriver())
 
-    assert not driver_begins_again(planned(fault, restart="command"), [struck(0)], code=-9)
+    assert not must_restart_driver(planned(fault, restart="command"), [struck(0)], code=-9)
 
 
 @pytest.mark.parametrize(
@@ -99,5 +99,9 @@ def test_a_later_start_has_the_arguments_of_a_restart(
 ) -> None:
     job = planned(restart="command", args=args, restart_args=more).job
 
-    assert job.args_at(0) == job.args
-    assert command_line(job.args_at(1)) == command_line(job.args_at(2)) == then.split()
+    assert job.build_start_args(0) == job.args
+    assert (
+        build_command_line(job.build_start_args(1))
+        == build_command_line(job.build_start_args(2))
+        == then.split()
+    )

@@ -17,10 +17,10 @@ from chaos.model.launcher import Launcher
 from chaos.model.plan import Plan
 from chaos.model.scenario import FailureBudget, Job, Scenario
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, AtTime
-from chaos.plan.entries import drawn_entries
+from chaos.plan.entries import draw_entries
 from chaos.plan.make import make_plan
 from chaos.scenario_file.load import load_scenario
-from chaos.scenario_file.text import drawn_text
+from chaos.scenario_file.text import render_drawn_scenario
 
 CWD = Path("/home/me/project")
 seeds = st.integers(0, 2**64)
@@ -80,9 +80,9 @@ def test_an_equal_seed_gives_an_equal_plan_within_the_ranges(
 def test_each_entry_is_drawn_without_regard_to_the_others(
     of: FaultEntry, other: FaultEntry, seed: int
 ) -> None:
-    after = drawn_entries(scenario(other, of), seed=seed)
+    after = draw_entries(scenario(other, of), seed=seed)
 
-    assert drawn_entries(scenario(ranged((0, 9), (1, 9), (0, 3)), of), seed=seed)[1] == after[1]
+    assert draw_entries(scenario(ranged((0, 9), (1, 9), (0, 3)), of), seed=seed)[1] == after[1]
 
 
 @given(seed=seeds)
@@ -93,13 +93,13 @@ def test_a_scenario_without_ranges_keeps_its_entries(seed: int) -> None:
     )
 
     plan = planned(scenario(*plain), seed)
-    assert drawn_entries(scenario(*plain), seed=seed) == plain
+    assert draw_entries(scenario(*plain), seed=seed) == plain
     assert not plan.is_drawn
 
 
 def test_every_number_of_a_range_comes_up_about_as_often() -> None:
     of = scenario(ranged((2, 4), (1, 2), (0, 0)))
-    drawn = [drawn_entries(of, seed=seed)[0].at for seed in range(600)]
+    drawn = [draw_entries(of, seed=seed)[0].at for seed in range(600)]
     counts = [sum(isinstance(at, AtStep) and at.epoch == n for at in drawn) for n in (2, 3, 4)]
 
     # 200 each are expected, with a standard deviation of 11.5.
@@ -109,7 +109,7 @@ def test_every_number_of_a_range_comes_up_about_as_often() -> None:
 @pytest.mark.parametrize("chance", [0.1, 0.3, 0.9])
 def test_a_fault_with_a_chance_is_there_about_as_often(chance: float) -> None:
     entry = FaultEntry(at=AtStep(epoch=1, step=1), chance=chance, kill_worker=KILL)
-    there = sum(len(drawn_entries(scenario(entry), seed=seed)) for seed in range(1000))
+    there = sum(len(draw_entries(scenario(entry), seed=seed)) for seed in range(1000))
 
     # Five standard deviations of a binomial.
     assert abs(there - 1000 * chance) < 5 * (1000 * chance * (1 - chance)) ** 0.5
@@ -118,11 +118,11 @@ def test_a_fault_with_a_chance_is_there_about_as_often(chance: float) -> None:
 def test_a_certain_chance_is_certain() -> None:
     entry = FaultEntry(at=AtStep(epoch=1, step=1), chance=1.0, kill_worker=KILL)
 
-    assert all(len(drawn_entries(scenario(entry), seed=seed)) == 1 for seed in range(100))
+    assert all(len(draw_entries(scenario(entry), seed=seed)) == 1 for seed in range(100))
 
 
 def places(*of: FaultEntry, budget: int | None = None, seed: int = 0) -> list[str]:
-    drawn = drawn_entries(scenario(*of, budget=budget), seed=seed)
+    drawn = draw_entries(scenario(*of, budget=budget), seed=seed)
     return [str(entry.at).removesuffix(", rank 0") for entry in drawn]
 
 
@@ -166,7 +166,7 @@ def test_until_the_budget_is_gone_there_is_never_more(
     beside = [FaultEntry(at=AtStep(epoch=20 + n, step=1), kill_worker=KILL) for n in range(single)]
     of = scenario(again, again, *beside, budget=max(budget, single))
 
-    drawn = drawn_entries(of, seed=seed)
+    drawn = draw_entries(of, seed=seed)
     assert len(drawn) <= max(budget, single)
     if chance == 1.0:
         assert len(drawn) == max(budget, single)
@@ -177,11 +177,11 @@ def test_a_budget_is_used_up_by_what_draws_on_it_alone() -> None:
     again = FaultEntry(at=AtStep(epoch=0, step=1), every=until, kill_worker=KILL)
     pause = FaultEntry(at=AtStep(epoch=1, step=1), pause_worker=PauseWorker(for_s=0.1))
     notice = FaultEntry(at=AtStep(epoch=1, step=1), preempt_node=PreemptNode(notice_s=1))
-    kinds = [entry.kind for entry in drawn_entries(scenario(again, notice, budget=3), seed=0)]
+    kinds = [entry.kind for entry in draw_entries(scenario(again, notice, budget=3), seed=0)]
 
     assert kinds == ["kill_worker"] * 3 + ["preempt_node"]
     # A pause may end an attempt by a time-out of the job's: its retry is left.
-    assert len(drawn_entries(scenario(again, pause, budget=3), seed=0)) <= 4
+    assert len(draw_entries(scenario(again, pause, budget=3), seed=0)) <= 4
 
 
 @given(seed=seeds)
@@ -254,7 +254,7 @@ def test_machines_last_for_their_mean_in_steps_that_are_made() -> None:
     of = scenario(
         lives=Lifetimes(mean_steps=100, epochs=100_000, steps_per_epoch=5, most=1000),
     )
-    ops = drawn_entries(of, seed=3)
+    ops = draw_entries(of, seed=3)
     made, begin = 0, 0
     for entry in ops:
         assert isinstance(entry.at, AtStep)
@@ -270,7 +270,7 @@ def test_machines_last_for_their_mean_in_steps_that_are_made() -> None:
 def test_losses_come_anywhere_between_two_saves(launcher: Launcher) -> None:
     """A loss costs half of an epoch's eight steps on average, as `chaos preflight` has it."""
     lives = Lifetimes(mean_steps=500, epochs=100_000, steps_per_epoch=8, most=1000)
-    ops = drawn_entries(scenario(lives=lives, launcher=launcher), seed=5)
+    ops = draw_entries(scenario(lives=lives, launcher=launcher), seed=5)
     lost = sum(entry.at.step for entry in ops if isinstance(entry.at, AtStep)) / len(ops)
 
     # The mean of 1,000 uniform numbers up to 8 has a standard error of 0.07.
@@ -308,7 +308,7 @@ def test_what_was_drawn_is_a_scenario_that_is_the_same_plan_with_any_seed(
     (folder / "train.py").touch()
     drawn = planned(scenario(*of), seed, folder)
     file = folder / "drawn.chaos.yaml"
-    file.write_text(drawn_text(drawn, folder=folder))
+    file.write_text(render_drawn_scenario(drawn, folder=folder))
 
     again = make_plan(load_scenario(file), file=file, seed=other, cwd=folder)
     named = {"file": drawn.file, "slug": drawn.slug, "seed": seed, "is_drawn": drawn.is_drawn}
@@ -329,7 +329,7 @@ def test_what_was_drawn_keeps_all_that_the_scenario_sets(tmp_path: Path) -> None
     )
     drawn = make_plan(load_scenario(file), file=file, seed=3, cwd=tmp_path)
     text = tmp_path / "drawn.chaos.yaml"
-    text.write_text(drawn_text(drawn, folder=tmp_path))
+    text.write_text(render_drawn_scenario(drawn, folder=tmp_path))
     again = make_plan(load_scenario(text), file=file, seed=3, cwd=tmp_path)
 
     assert again.model_copy(update={"is_drawn": True}) == drawn
@@ -347,7 +347,7 @@ def test_the_steps_that_are_counted_by_are_in_the_plan() -> None:
 
 def test_lifetimes_follow_one_another_in_training_or_name_their_attempt() -> None:
     of = Lifetimes(mean_steps=4, epochs=30, steps_per_epoch=6)
-    ats = [entry.at for entry in drawn_entries(scenario(lives=of, workers=2), seed=0)]
+    ats = [entry.at for entry in draw_entries(scenario(lives=of, workers=2), seed=0)]
 
     for before, at in pairwise(ats):
         assert isinstance(before, AtStep)

@@ -5,7 +5,7 @@ import pytest
 from chaos.model.history import Baseline
 from chaos.model.plan import Plan
 from chaos.model.scenario import Limits
-from chaos.plan.extent import limit_of_run_s
+from chaos.plan.extent import find_run_limit_s
 from tests.check.shorthand import plan_of, told_in
 
 QUICK = "g s s r c s s r c ."
@@ -14,7 +14,7 @@ TWO_FAULTS = "g s s r c s x g<c0 s x g<c0 s s r c ."
 
 
 def limit_of(plan: Plan, baseline: str) -> float:
-    return limit_of_run_s(plan, Baseline([told_in(baseline)]))
+    return find_run_limit_s(plan, Baseline([told_in(baseline)]))
 
 
 def unset(**limits: float) -> Plan:

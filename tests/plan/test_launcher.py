@@ -7,13 +7,19 @@ import re
 
 import pytest
 
-from chaos.audit.group import GROUPS, groups_of, needs
+from chaos.audit.site_category import SITE_CATEGORIES, find_needed_part, list_groups
 from chaos.check.judge import CHECKS, NEEDS
 from chaos.faults.base import Fault
 from chaos.model.fault_entry import OWN_FAULTS
-from chaos.model.launcher import FACTS, USUAL, Launcher, LauncherFacts, launcher_named
+from chaos.model.launcher import (
+    DEFAULT_LAUNCHER,
+    LAUNCHER_FACTS,
+    Launcher,
+    LauncherFacts,
+    find_launcher,
+)
 from chaos.model.scenario import ClusterShape, Job
-from chaos.plan.draw import DRAWN, suits
+from chaos.plan.draw import DRAWN, can_be_drawn
 
 LACKS: dict[Launcher, dict[str, str]] = {
     "ray": {
@@ -71,14 +77,20 @@ LACKS: dict[Launcher, dict[str, str]] = {
 
 def lacks(facts: LauncherFacts) -> dict[str, str]:
     """Return by kind, in order, what a launcher's jobs cannot have."""
-    groups = {g for g in GROUPS if g not in groups_of(facts) or facts.lacks_part(needs(g))}
-    options = {option for each in FACTS.values() for option in each.options} - {*facts.options}
+    groups = {
+        g
+        for g in SITE_CATEGORIES
+        if g not in list_groups(facts) or facts.lacks_part(find_needed_part(g))
+    }
+    options = {option for each in LAUNCHER_FACTS.values() for option in each.audit_options} - {
+        *facts.audit_options
+    }
     found = {
         "faults": {n for n, f in OWN_FAULTS.items() if facts.lacks_part(plainest(f).needs)},
-        "drawn on one node": {variant[0] for variant in DRAWN if not suits(variant, facts)},
+        "drawn on one node": {variant[0] for variant in DRAWN if not can_be_drawn(variant, facts)},
         "checks": {check.NAME for check in CHECKS if facts.lacks_part(NEEDS.get(check.NAME))},
-        "job": set(facts.lacks),
-        "cluster": set(ClusterShape.model_fields) - set(facts.cluster),
+        "job": set(facts.missing_job_fields),
+        "cluster": set(ClusterShape.model_fields) - set(facts.cluster_fields),
         "options": options,
     }
     return {"groups": "; ".join(sorted(groups))} | {
@@ -91,19 +103,19 @@ def plainest(fault: type[Fault]) -> Fault:
     return fault.model_construct()
 
 
-@pytest.mark.parametrize("facts", FACTS.values(), ids=FACTS)
+@pytest.mark.parametrize("facts", LAUNCHER_FACTS.values(), ids=LAUNCHER_FACTS)
 def test_a_launchers_jobs_can_have_all_but_this(facts: LauncherFacts) -> None:
     assert lacks(facts) == LACKS[facts.name]
 
 
-@pytest.mark.parametrize("facts", FACTS.values(), ids=FACTS)
+@pytest.mark.parametrize("facts", LAUNCHER_FACTS.values(), ids=LAUNCHER_FACTS)
 def test_every_field_that_a_row_names_is_one(facts: LauncherFacts) -> None:
-    assert set(facts.lacks) <= set(Job.model_fields)
-    assert set(facts.cluster) <= set(ClusterShape.model_fields)
-    assert all(re.fullmatch(r"--[a-z-]+", option) for option in facts.options)
+    assert set(facts.missing_job_fields) <= set(Job.model_fields)
+    assert set(facts.cluster_fields) <= set(ClusterShape.model_fields)
+    assert all(re.fullmatch(r"--[a-z-]+", option) for option in facts.audit_options)
     assert set(facts.budgets) <= set(facts.settings) == {"failures", "preemptions"}
 
 
 def test_a_command_names_itself_and_any_other_trainer_is_rays() -> None:
-    assert launcher_named("torchrun") == "torchrun"
-    assert launcher_named("TorchTrainer") == launcher_named(None) == USUAL
+    assert find_launcher("torchrun") == "torchrun"
+    assert find_launcher("TorchTrainer") == find_launcher(None) == DEFAULT_LAUNCHER

@@ -12,7 +12,7 @@ from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.plan import Plan
 from chaos.model.scenario import ClusterShape, Job, Scenario
 from chaos.model.trigger import AtMoment, AtStep
-from chaos.plan.make import make_plan, slug
+from chaos.plan.make import build_slug, make_plan
 
 CWD = Path("/home/me/project")
 seeds = st.integers(0, 2**64)
@@ -128,12 +128,12 @@ def test_every_fault_that_takes_a_node_is_known_as_one() -> None:
     ],
 )
 def test_the_slug_is_the_files_name(name: str, folder: str) -> None:
-    assert slug(Path(name)) == folder
+    assert build_slug(Path(name)) == folder
 
 
 @given(st.text(st.characters(exclude_characters="/\0"), min_size=1))
 def test_a_slug_is_always_the_name_of_one_visible_folder(name: str) -> None:
-    folder = slug(Path(f"{name}.chaos.yaml"))
+    folder = build_slug(Path(f"{name}.chaos.yaml"))
 
     assert folder.isascii()
     assert len(Path(folder).parts) == 1

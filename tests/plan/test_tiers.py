@@ -40,16 +40,16 @@ def plan_in(cwd: str, storage: dict[str, Tier] | None = None, **job: str) -> Pla
 def test_a_hosts_temporary_folders_are_its_own_and_all_else_is_shared(
     path: str, tier: Tier
 ) -> None:
-    assert Tiers.of(plan_in("/home/me/job")).of_file(path) == tier
+    assert Tiers.from_plan(plan_in("/home/me/job")).find_tier(path) == tier
 
 
 def test_the_folder_of_the_job_is_shared_wherever_it_lies() -> None:
-    tiers = Tiers.of(plan_in("/tmp/project"), "/tmp/reports")
+    tiers = Tiers.from_plan(plan_in("/tmp/project"), "/tmp/reports")
 
-    assert tiers.of_file("/tmp/project/last.pt") == "shared"
-    assert tiers.of_file("/tmp/reports/runs/0/storage/last.pt") == "shared"
-    assert tiers.of_file("/tmp/reports/runs/0/nodes/node-0/tmp/last.pt") == "node"
-    assert tiers.of_file("/tmp/projects/last.pt") == "node"
+    assert tiers.find_tier("/tmp/project/last.pt") == "shared"
+    assert tiers.find_tier("/tmp/reports/runs/0/storage/last.pt") == "shared"
+    assert tiers.find_tier("/tmp/reports/runs/0/nodes/node-0/tmp/last.pt") == "node"
+    assert tiers.find_tier("/tmp/projects/last.pt") == "node"
 
 
 def test_the_temporary_folder_is_shared_where_a_command_is_started_in_it() -> None:
@@ -60,7 +60,7 @@ def test_the_temporary_folder_is_shared_where_a_command_is_started_in_it() -> No
         plan_in("/tmp", launcher="torchrun", restart="command"),
     )
 
-    found = [Tiers.of(plan).of_file("/tmp/a.pt") for plan in plans]
+    found = [Tiers.from_plan(plan).find_tier("/tmp/a.pt") for plan in plans]
     assert found == ["node", "shared", "node", "shared"]
 
 
@@ -70,13 +70,13 @@ def test_the_innermost_named_folder_decides(folders: dict[str, Tier], path: str)
     holding = ["/".join(parts[:n]) for n in range(len(parts), 0, -1)]
     due = next((folders[name] for name in holding if name in folders), "shared")
 
-    tiers = Tiers.of(plan_in("/home/me", folders))
+    tiers = Tiers.from_plan(plan_in("/home/me", folders))
 
-    assert tiers.of_file(f"/home/me/{path}") == due
+    assert tiers.find_tier(f"/home/me/{path}") == due
 
 
 def test_a_named_folder_may_be_absolute_and_has_no_part_in_its_namesakes() -> None:
-    tiers = Tiers.of(plan_in("/home/me", {"/local/ckpt/": "node"}))
+    tiers = Tiers.from_plan(plan_in("/home/me", {"/local/ckpt/": "node"}))
 
-    assert tiers.of_file("/local/ckpt/1/a.pt") == "node"
-    assert tiers.of_file("/local/ckpts/a.pt") == "shared"
+    assert tiers.find_tier("/local/ckpt/1/a.pt") == "node"
+    assert tiers.find_tier("/local/ckpts/a.pt") == "shared"

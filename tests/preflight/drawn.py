@@ -4,7 +4,7 @@ import numpy as np
 
 from chaos.preflight.capacity import capacity
 from chaos.preflight.market import Market
-from chaos.preflight.trace import Trace, trace_of_counts
+from chaos.preflight.trace import Trace, build_trace
 
 
 def drawn(market: Market, *, nodes: int, hours: float, seed: int = 1) -> Trace:
@@ -15,4 +15,4 @@ def drawn(market: Market, *, nodes: int, hours: float, seed: int = 1) -> Trace:
         at_s = float(engine.next_s[0])
         engine.change()
         counts.append((at_s, int(engine.up[0])))
-    return trace_of_counts("drawn", counts, format_="test", kind="held", span_s=hours * 3600)
+    return build_trace("drawn", counts, format_="test", kind="held", span_s=hours * 3600)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from chaos.preflight.market import Exponential, LossNotice, Market
-from chaos.preflight.question import Costs, Goal, JobShape, Question, changed
+from chaos.preflight.question import Costs, Goal, JobShape, Question, change_question
 from chaos.preflight.settings import RaySettings, TorchrunSettings
 
 
@@ -26,7 +26,7 @@ def memoryless(
         market=Market(lifetime=Exponential(mtbf_h=loss_every_s * nodes / 3600)),
     )
     places = {name.replace("__", "."): value for name, value in values.items()}
-    return changed(question, places)
+    return change_question(question, places)
 
 
 def sound_question() -> Question:
@@ -88,4 +88,4 @@ def sound_torchrun() -> Question:
     job = sound.job.model_copy(update={"on_demand_nodes": 1, "saves_on_notice": False})
     market = sound.market.model_copy(update={"notice": LossNotice()})
     told = {"settings": settings, "job": job, "market": market}
-    return changed(sound.model_copy(update=told), {"job.checkpoint_every_steps": 600})
+    return change_question(sound.model_copy(update=told), {"job.checkpoint_every_steps": 600})

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from chaos.preflight.forecast import default_horizon_s, goodput, simulate
-from chaos.preflight.market import Exponential, Weibull, preset
-from chaos.preflight.question import Question, changed
+from chaos.preflight.market import Exponential, Weibull, find_preset
+from chaos.preflight.question import Question, change_question
 from tests.preflight.questions import memoryless
 
 NEVER = math.inf
@@ -312,12 +312,12 @@ def questions() -> Iterator[tuple[str, Question]]:
     def on(market: str, **values: object) -> Question:
         places = {name.replace("__", "."): value for name, value in values.items()}
         base = {
-            "market": preset(market).model_dump(mode="json"),
+            "market": find_preset(market).model_dump(mode="json"),
             "costs": costs,
             "job.steps": 12_000,
             "job.checkpoint_every_steps": 150,
         }
-        return changed(memoryless(loss_every_s=1e4, nodes=12), {**base, **places})
+        return change_question(memoryless(loss_every_s=1e4, nodes=12), {**base, **places})
 
     beside = {"settings__checkpoint_upload_mode": "async"}
     yield "calm-500h", on("calm-500h")
@@ -341,7 +341,7 @@ def questions() -> Iterator[tuple[str, Question]]:
     )
     yield "busy-16h, a grace of 300 s with NCCL", on("busy-16h", settings__preemption_grace_s=300.0)
     young = {"lifetime": {"kind": "weibull", "scale_h": 10.0, "shape": 0.6}, "away_h": 0.2}
-    yield "Weibull lives of shape 0.6", changed(on("calm-500h"), {"market": young})
+    yield "Weibull lives of shape 0.6", change_question(on("calm-500h"), {"market": young})
 
 
 def table(runs: int = 150, model_runs: int = 2_000) -> Iterator[str]:

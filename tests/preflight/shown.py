@@ -5,13 +5,13 @@ from io import StringIO
 from rich.console import Console
 
 from chaos.preflight.answer import Answer
-from chaos.preflight.render import show_answer
+from chaos.preflight.render import format_answer
 
 
 def shown(found: Answer) -> str:
     """Return the text."""
     written = StringIO()
     Console(file=written, width=80, highlight=False).print(
-        show_answer(found, page="reports/p.html")
+        format_answer(found, page="reports/p.html")
     )
     return written.getvalue()

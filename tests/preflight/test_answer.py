@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 from chaos.errors import UsageError
-from chaos.preflight.advice import counsel
-from chaos.preflight.answer import answer
+from chaos.preflight.advice import build_counsel
+from chaos.preflight.answer import answer_question
 from chaos.preflight.estimate import chance
-from chaos.preflight.forecast import Effort, Outcomes, forecast, simulate, simulate_each
+from chaos.preflight.forecast import Effort, Outcomes, build_forecast, simulate, simulate_each
 from chaos.preflight.intervals import interval_curve
-from chaos.preflight.market import preset
+from chaos.preflight.market import find_preset
 from chaos.preflight.page import render_answer
-from chaos.preflight.question import Question, changed, value_at
+from chaos.preflight.question import Question, change_question, find_value
 from chaos.preflight.rules import findings
 from chaos.preflight.saving import notice_sweep
-from chaos.preflight.verdict import EXIT, verdict
+from chaos.preflight.verdict import EXIT, find_verdict
 from tests.preflight.questions import memoryless, sound_question
 from tests.preflight.shown import shown
 
@@ -26,19 +26,19 @@ FEW = Effort(runs=400, jobs=1)
 
 def on(market: str, **values: object) -> Question:
     places = {name.replace("__", "."): value for name, value in values.items()}
-    named = {"market": preset(market).model_dump(mode="json")}
-    return changed(sound_question(), {**named, **places})
+    named = {"market": find_preset(market).model_dump(mode="json")}
+    return change_question(sound_question(), {**named, **places})
 
 
 def test_sound_settings_on_a_calm_market_are_a_go() -> None:
-    found = answer(on("calm-500h"), FEW)
+    found = answer_question(on("calm-500h"), FEW)
 
     assert (found.word, found.exit_code) == ("go", 0)
     assert found.findings == ()
 
 
 def test_no_retries_on_a_hot_market_is_a_go_with_them() -> None:
-    found = answer(on("hot-4h", settings__max_failures=0), FEW)
+    found = answer_question(on("hot-4h", settings__max_failures=0), FEW)
 
     assert (found.word, found.exit_code) == ("go with changes", 5)
     assert "use up their retries" in found.why
@@ -52,7 +52,7 @@ def test_what_no_setting_mends_is_a_no_go_that_names_the_waste() -> None:
     short = {"job__steps": 4_000, "goal__deadline_h": 4.0}
     question = on("hot-4h", goal__goodput=0.9, job__min_nodes=None, job__nodes=64, **short)
 
-    found = answer(question, Effort(runs=200, jobs=1))
+    found = answer_question(question, Effort(runs=200, jobs=1))
 
     assert (found.word, found.exit_code) == ("no-go", 1)
     assert "goes into" in found.why
@@ -63,7 +63,7 @@ def test_what_no_setting_mends_is_a_no_go_that_names_the_waste() -> None:
 def test_without_costs_the_answer_cannot_be_told_and_never_green() -> None:
     bare = on("calm-500h").model_copy(update={"costs": None})
 
-    found = answer(bare, FEW)
+    found = answer_question(bare, FEW)
 
     assert (found.word, found.exit_code) == ("cannot tell", 2)
     assert "calibrate" in found.why
@@ -79,7 +79,7 @@ def test_without_costs_the_answer_cannot_be_told_and_never_green() -> None:
     ],
 )
 def test_an_impossible_goal_is_named_as_such(place: str, value: float, reason: str) -> None:
-    found = answer(changed(on("calm-500h"), {place: value}), FEW)
+    found = answer_question(change_question(on("calm-500h"), {place: value}), FEW)
 
     assert found.word == "no-go"
     assert reason in found.why
@@ -87,22 +87,23 @@ def test_an_impossible_goal_is_named_as_such(place: str, value: float, reason: s
 
 def test_too_near_to_tell_cannot_be_told() -> None:
     question = on("calm-500h")
-    seen = forecast(question, simulate(question, runs=200, seed=0))
+    seen = build_forecast(question, simulate(question, runs=200, seed=0))
     near = replace(seen, meets={"finish": chance(190, 200)})
 
-    assert verdict(question, near, (), None)[0] == "cannot tell"
+    assert find_verdict(question, near, (), None)[0] == "cannot tell"
     assert (
-        verdict(question, replace(near, meets={"finish": chance(20, 200)}), (), None)[0] == "no-go"
+        find_verdict(question, replace(near, meets={"finish": chance(20, 200)}), (), None)[0]
+        == "no-go"
     )
 
 
 def test_a_go_on_a_fitted_market_cannot_be_told_where_its_worse_end_misses() -> None:
     sure = on("calm-500h", goal__deadline_h=13.0)
-    doubtful = changed(sure, {"market.doubt": {"losses": 40.0, "away": 10.0}})
-    slightly = changed(sure, {"market.doubt": {"losses": 1.05}})
+    doubtful = change_question(sure, {"market.doubt": {"losses": 40.0, "away": 10.0}})
+    slightly = change_question(sure, {"market.doubt": {"losses": 1.05}})
 
-    assert [answer(asked, FEW).word for asked in (sure, slightly)] == ["go", "go"]
-    found = answer(doubtful, FEW)
+    assert [answer_question(asked, FEW).word for asked in (sure, slightly)] == ["go", "go"]
+    found = answer_question(doubtful, FEW)
     assert (found.word, found.exit_code) == ("cannot tell", 2)
     assert "worse end of what the trace allows (12 h per node) deadline" in found.why
 
@@ -110,12 +111,12 @@ def test_a_go_on_a_fitted_market_cannot_be_told_where_its_worse_end_misses() -> 
 def test_a_go_without_a_goal_says_what_it_does_not_promise() -> None:
     asked = on("calm-500h", goal__deadline_h=None)
 
-    assert "no goal was given but to finish, in 1." in answer(asked, FEW).why
+    assert "no goal was given but to finish, in 1." in answer_question(asked, FEW).why
 
 
 def test_saving_too_often_does_not_look_cheap() -> None:
     often, seldom = (
-        forecast(asked, simulate(asked, runs=50, seed=0)).cost.middle
+        build_forecast(asked, simulate(asked, runs=50, seed=0)).cost.middle
         for every in (10, 900)
         for asked in [on("calm-500h", job__checkpoint_every_steps=every)]
     )
@@ -126,10 +127,10 @@ def test_saving_too_often_does_not_look_cheap() -> None:
 def test_where_a_trace_is_repeated_spares_are_tried_too() -> None:
     replay = {"at_s": [0.0, 3600.0], "up": [1.0, 0.8], "span_s": 7200.0}
     market = {"name": "half of the time", "replay": replay}
-    asked = changed(
+    asked = change_question(
         sound_question(), {"market": market, "job.min_nodes": None, "job.spare_nodes": 0}
     )
-    found = answer(asked, FEW)
+    found = answer_question(asked, FEW)
 
     assert "no-spare" in {finding.rule for finding in found.findings}
     assert found.counsel is not None
@@ -137,12 +138,14 @@ def test_where_a_trace_is_repeated_spares_are_tried_too() -> None:
 
 
 def test_a_setting_that_stops_training_is_no_go_as_it_is_even_with_good_figures() -> None:
-    found = answer(on("calm-500h", settings__storage_path=None), FEW)
+    found = answer_question(on("calm-500h", settings__storage_path=None), FEW)
 
     assert found.word == "go with changes"
     assert "no-storage-path" in found.why
     assert (
-        answer(on("calm-500h", settings__storage_path=None), FEW, ignore=["no-storage-path"]).word
+        answer_question(
+            on("calm-500h", settings__storage_path=None), FEW, ignore=["no-storage-path"]
+        ).word
         == "go"
     )
 
@@ -154,18 +157,18 @@ def test_what_is_advised_brings_no_stop_of_a_rule() -> None:
     # Without the upload a checkpoint every 84 steps would be best; one upload takes 300 s.
     asked = on("hot-4h", job__saves_on_notice=False, goal__goodput=0.95, **SLOW_UPLOAD)
 
-    found = answer(asked, FEW)
+    found = answer_question(asked, FEW)
 
     assert found.counsel is not None
     for one in ({}, found.changes, *(one.values for one in found.counsel.settings)):
-        stops = [f.rule for f in findings(changed(asked, one)) if f.weight == "stops"]
+        stops = [f.rule for f in findings(change_question(asked, one)) if f.weight == "stops"]
         assert stops == []
 
 
 def test_advice_that_a_rule_stops_is_not_given_and_named() -> None:
     asked = on("hot-4h", job__min_nodes=None, job__spare_nodes=0, job__nodes_max=8)
 
-    found = answer(asked, FEW)
+    found = answer_question(asked, FEW)
 
     assert found.counsel is not None
     assert not any("job.spare_nodes" in one.values for one in found.counsel.settings)
@@ -175,7 +178,9 @@ def test_advice_that_a_rule_stops_is_not_given_and_named() -> None:
 
 
 def test_places_that_take_longer_than_a_try_do_not_stop_a_sound_job() -> None:
-    found = answer(on("calm-500h", costs__schedule_s=60, settings__group_start_timeout_s=60.0), FEW)
+    found = answer_question(
+        on("calm-500h", costs__schedule_s=60, settings__group_start_timeout_s=60.0), FEW
+    )
 
     assert (found.word, found.exit_code) == ("go", 0)
     assert "group-start-timeout" in {one.rule for one in found.findings}
@@ -186,14 +191,16 @@ def test_every_word_has_a_code_of_its_own_that_means_nothing_else() -> None:
 
 
 def test_where_every_goal_is_met_no_change_is_asked_for() -> None:
-    found = answer(on("calm-500h", job__checkpoint_every_steps=300), FEW)
+    found = answer_question(on("calm-500h", job__checkpoint_every_steps=300), FEW)
 
     assert (found.word, found.changes, found.after) == ("go", {}, None)
     assert "--set" not in shown(found)
 
 
 def test_what_no_change_mends_is_to_be_mended_by_hand() -> None:
-    found = answer(on("hot-4h", settings__max_failures=0, settings__storage_path=None), FEW)
+    found = answer_question(
+        on("hot-4h", settings__max_failures=0, settings__storage_path=None), FEW
+    )
 
     assert [one.rule for one in found.by_hand] == ["no-storage-path"]
     assert "to mend by hand: no-storage-path" in shown(found)
@@ -205,7 +212,7 @@ def test_what_the_changes_bring_with_them_is_shown() -> None:
         "hot-4h", job__min_nodes=None, job__spare_nodes=0, job__rescales_batch=False,
         settings__max_failures=-1, goal__deadline_h=None, goal__goodput=0.6,
     )  # fmt: skip
-    found = answer(asked, FEW)
+    found = answer_question(asked, FEW)
 
     assert "job.min_nodes" in found.changes
     assert "elastic-batch" not in {one.rule for one in found.findings}
@@ -214,17 +221,17 @@ def test_what_the_changes_bring_with_them_is_shown() -> None:
 
 
 def test_the_line_to_paste_holds_nothing_that_is_set_already() -> None:
-    found = answer(on("hot-4h", settings__max_failures=0, job__saves_on_notice=False), FEW)
+    found = answer_question(on("hot-4h", settings__max_failures=0, job__saves_on_notice=False), FEW)
     plain = found.question.model_dump(mode="json")
 
     assert found.changes
-    assert all(value_at(plain, place) != value for place, value in found.changes.items())
+    assert all(find_value(plain, place) != value for place, value in found.changes.items())
     assert "preemption_watcher" not in shown(found)
 
 
 def test_a_go_says_which_goals_would_be_missed() -> None:
     asked = on("calm-500h")
-    found = answer(asked, FEW)
+    found = answer_question(asked, FEW)
     assert found.forecast is not None
     borders = found.forecast.borders
 
@@ -233,9 +240,9 @@ def test_a_go_says_which_goals_would_be_missed() -> None:
         "goal.goodput": borders["goodput"] + 0.005,
     }
     for place, value in missed.items():
-        assert answer(changed(asked, {place: value}), FEW).word != "go"
+        assert answer_question(change_question(asked, {place: value}), FEW).word != "go"
     met = {"goal.deadline_h": borders["deadline"] * 1.05, "goal.goodput": borders["goodput"] - 0.02}
-    assert answer(changed(asked, met), FEW).word == "go"
+    assert answer_question(change_question(asked, met), FEW).word == "go"
     assert f"a deadline below {borders['deadline']:.1f} h" in shown(found)
     assert "A deadline below" in render_answer(found)
 
@@ -248,7 +255,7 @@ def test_advice_names_the_lever() -> None:
         return simulate_each(others, runs=300, seed=0)
 
     curve = interval_curve(question, again)
-    found = counsel(question, curve, again)
+    found = build_counsel(question, curve, again)
 
     assert found.levers[0].what.startswith("half the restart")
     assert found.levers[0].goodput.low > 0.1
@@ -298,7 +305,7 @@ def test_what_a_save_on_notice_spares_is_what_the_simulation_spares(
         job__saves_on_notice=True,
     )
     both = [
-        simulate(changed(asked, {"job.saves_on_notice": saves}), runs=300, seed=1, jobs=1)
+        simulate(change_question(asked, {"job.saves_on_notice": saves}), runs=300, seed=1, jobs=1)
         for saves in (False, True)
     ]
     without, with_ = (seen.lost_steps.sum() / seen.restarts.sum() for seen in both)
@@ -309,10 +316,10 @@ def test_what_a_save_on_notice_spares_is_what_the_simulation_spares(
 
 @pytest.mark.parametrize("market", ["calm-500h", "hot-4h", "bathtub-24h-cap"])
 def test_terminal_page_and_json_say_the_same(market: str) -> None:
-    found = answer(on(market, settings__max_failures=0), FEW, notes=["a <note>"])
+    found = answer_question(on(market, settings__max_failures=0), FEW, notes=["a <note>"])
 
     text, page = shown(found), render_answer(found)
-    plain = json.loads(json.dumps(found.to_json()))
+    plain = json.loads(json.dumps(found.dump_values()))
 
     assert max(len(line) for line in text.splitlines()) <= 80
     assert found.word in text
@@ -327,7 +334,7 @@ def test_terminal_page_and_json_say_the_same(market: str) -> None:
 
 def test_an_answer_without_figures_has_a_page_as_well() -> None:
     bare = on("calm-500h").model_copy(update={"costs": None})
-    found = answer(bare, FEW)
+    found = answer_question(bare, FEW)
 
     assert "Cannot tell" in render_answer(found)
     assert "cannot tell" in shown(found)
@@ -335,7 +342,7 @@ def test_an_answer_without_figures_has_a_page_as_well() -> None:
 
 def test_a_market_that_is_not_there_is_named_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="Did you mean busy-16h"):
-        preset("busy-16")
+        find_preset("busy-16")
 
 
 UPLOADS = {
@@ -356,12 +363,12 @@ UPLOADS = {
 def test_no_interval_is_advised_at_which_uploads_fall_behind(mode: str) -> None:
     asked = on("unannounced-16h", **UPLOADS, settings__checkpoint_upload_mode=mode)
 
-    found = answer(asked, FEW)
+    found = answer_question(asked, FEW)
 
     every = found.changes["job.checkpoint_every_steps"]
     assert found.curve is not None
     assert found.after is not None
-    assert every >= changed(asked, found.changes).shortest_steps
+    assert every >= change_question(asked, found.changes).shortest_steps
     assert found.curve.best_steps >= 298
     # At 84 steps, which saves and losses alone would suggest, it comes to 0.23.
     assert found.after.mean_goodput > 0.6
@@ -371,13 +378,13 @@ def test_what_is_advised_together_is_neither_a_default_nor_more_than_it_takes() 
     tight = {"job__spare_nodes": 0, "job__min_nodes": None, "job__saves_on_notice": False}
     asked = on("busy-16h", **tight, goal__deadline_h=14.5)
 
-    found = answer(asked, FEW)
+    found = answer_question(asked, FEW)
 
     changes = {one: value for one, value in found.changes.items() if "failures" not in one}
     assert (found.word, len(changes) > 0) == ("go with changes", True)
     for place, value in changes.items():
-        assert changed(asked, {place: value}) != asked
+        assert change_question(asked, {place: value}) != asked
         rest = {one: other for one, other in changes.items() if one != place}
-        both = [changed(asked, values) for values in (changes, rest)]
-        with_, without = (forecast(one, simulate(one, runs=400, seed=0)) for one in both)
+        both = [change_question(asked, values) for values in (changes, rest)]
+        with_, without = (build_forecast(one, simulate(one, runs=400, seed=0)) for one in both)
         assert without.meets["deadline"].high < 0.95 or without.cost.middle > with_.cost.middle

@@ -10,8 +10,8 @@ from chaos.preflight.capacity import (
     PoolCapacity,
     availability,
     capacity,
-    held_quantile,
-    lives_s,
+    draw_lives_s,
+    find_up_quantile,
 )
 from chaos.preflight.market import (
     MARKETS,
@@ -109,7 +109,7 @@ def test_nodes_are_up_as_long_as_up_and_down_rates_say() -> None:
 
     assert held_h / (8 * 200) == pytest.approx(4 / 5, rel=0.02)
     # The stationary law is binomial(8, 0.8), whose 5 % quantile is 4.
-    assert held_quantile(market, 8, 0.05) in {4, 5}
+    assert find_up_quantile(market, 8, 0.05) in {4, 5}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_nodes_are_up_as_long_as_up_and_down_rates_say() -> None:
 def test_lives_have_the_mean_that_their_record_states(
     life: Exponential | Weibull | Bathtub,
 ) -> None:
-    drawn = lives_s(life, (200_000,), np.random.Generator(np.random.PCG64(0))) / HOUR_S
+    drawn = draw_lives_s(life, (200_000,), np.random.Generator(np.random.PCG64(0))) / HOUR_S
 
     assert drawn.mean() == pytest.approx(life.mean_h, rel=0.02)
     assert not isinstance(life, Bathtub) or drawn.max() <= life.cap_h

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from chaos.preflight.forecast import Outcomes, simulate
-from chaos.preflight.intervals import availability_optimal, daly, efficiency, exact, young
+from chaos.preflight.intervals import (
+    availability_optimal,
+    daly,
+    efficiency,
+    find_exact_interval,
+    young,
+)
 from chaos.preflight.question import Question
 from tests.preflight.questions import memoryless
 
@@ -71,7 +77,7 @@ def test_young_lives_part_from_the_formula() -> None:
 
 @given(st.floats(1, 100), st.floats(1e4, 1e7))
 def test_where_saves_are_cheap_all_formulas_agree(save_s: float, loss_every_s: float) -> None:
-    best = exact(save_s, loss_every_s).seconds
+    best = find_exact_interval(save_s, loss_every_s).seconds
 
     assert young(save_s, loss_every_s).seconds == pytest.approx(best, rel=0.12)
     assert daly(save_s, loss_every_s).seconds == pytest.approx(best, rel=0.005)
@@ -82,7 +88,7 @@ def test_where_saves_are_cheap_all_formulas_agree(save_s: float, loss_every_s: f
 def test_no_interval_is_better_than_the_exact_one(
     save_s: float, loss_every_s: float, factor: float
 ) -> None:
-    best = exact(save_s, loss_every_s).seconds
+    best = find_exact_interval(save_s, loss_every_s).seconds
 
     def share(seconds: float) -> float:
         return efficiency(seconds, save_s=save_s, loss_every_s=loss_every_s, restart_s=10)
@@ -105,7 +111,7 @@ def test_out_of_its_range_youngs_interval_is_visibly_worse() -> None:
     def share(seconds: float) -> float:
         return efficiency(seconds, save_s=save_s, loss_every_s=loss_every_s, restart_s=0)
 
-    best = share(exact(save_s, loss_every_s).seconds)
+    best = share(find_exact_interval(save_s, loss_every_s).seconds)
 
     assert young(save_s, loss_every_s).out_of_range is not None
     assert share(young(save_s, loss_every_s).seconds) < 0.9 * best
@@ -125,10 +131,10 @@ def test_the_exact_optimum_is_where_scipy_finds_it() -> None:
             method="bounded",
             options={"xatol": 1e-9},
         )
-        found = exact(save_s, every_s).seconds
+        found = find_exact_interval(save_s, every_s).seconds
         assert found == pytest.approx(best.x, rel=1e-4)
 
 
 @pytest.mark.parametrize("loss_every_s", [100.0, math.inf])
 def test_saves_that_cost_nothing_are_best_made_all_the_time(loss_every_s: float) -> None:
-    assert exact(0, loss_every_s).seconds == 0
+    assert find_exact_interval(0, loss_every_s).seconds == 0

@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from chaos.cli import commands as cli
-from chaos.cli.preflight import _told, assigned
+from chaos.cli.preflight import _build_stage_reporter, parse_assignments
 from chaos.errors import UsageError
 from chaos.model import event as ev
 from chaos.model.history import History
-from chaos.preflight.load import measured, question_of_runs
-from chaos.preflight.market import preset
-from chaos.report.live import MovingLine
+from chaos.preflight.load import build_run_question, measure_job
+from chaos.preflight.market import find_preset
+from chaos.report.live import LiveLine
 from chaos.run.clock import SystemClock
 from tests.called import chaos
 from tests.check.story import Story, Strike
@@ -120,11 +120,13 @@ def test_mistakes_are_usage(
 
 def test_a_value_of_brackets_without_end_is_usage() -> None:
     with pytest.raises(UsageError, match=r"--set job\.nodes: the value is nested too deeply"):
-        assigned([f"job.nodes={'[' * 100_000}"])
+        parse_assignments([f"job.nodes={'[' * 100_000}"])
 
 
 def test_values_are_json_where_they_can_be() -> None:
-    assert assigned(["job.nodes=64", "settings.run_name=big run", "job.min_nodes=null"]) == {
+    assert parse_assignments(
+        ["job.nodes=64", "settings.run_name=big run", "job.min_nodes=null"]
+    ) == {
         "job.nodes": 64,
         "settings.run_name": "big run",
         "job.min_nodes": None,
@@ -136,7 +138,7 @@ KILLED = Story((Strike(2, 3, 1),))
 
 def test_costs_are_read_from_a_struck_run_and_its_baseline() -> None:
     analysis = analysis_of(KILLED)
-    found = measured([analysis], source="a story")
+    found = measure_job([analysis], source="a story")
     phases = analysis.restarts[0].phases.seconds
 
     assert found.costs.detect_s == phases["detect_s"]
@@ -144,22 +146,24 @@ def test_costs_are_read_from_a_struck_run_and_its_baseline() -> None:
     assert group_s == pytest.approx(phases["group_s"])
     assert found.costs.start_s == phases["start_s"]
     assert found.job.nodes == 2
-    assert found.job.steps == analysis.reference.lineage.count(0, 0) * 4  # type: ignore[union-attr]
+    assert found.job.steps == analysis.reference.lineage.count_steps(0, 0) * 4  # type: ignore[union-attr]
     assert found.costs.source == "a story"
 
 
 def test_a_run_without_a_restart_or_a_clean_run_measures_nothing() -> None:
     clean = analysis_of(Story(()))
     with pytest.raises(UsageError, match="no restart"):
-        measured([clean], source="a story")
+        measure_job([clean], source="a story")
 
     bare = analysis_of(KILLED, without(KILLED.history(), ev.RunEnded))
     with pytest.raises(UsageError, match="no clean run"):
-        measured([type(bare)(bare.plan, bare.history, None)], source="a story")
+        measure_job([type(bare)(bare.plan, bare.history, None)], source="a story")
 
 
 def test_recorded_runs_pose_a_question_of_their_own() -> None:
-    question = question_of_runs([analysis_of(KILLED)], source="a story", market=preset("hot-4h"))
+    question = build_run_question(
+        [analysis_of(KILLED)], source="a story", market=find_preset("hot-4h")
+    )
 
     assert question.job.nodes == 2
     assert question.job.checkpoint_every_steps <= question.job.steps
@@ -203,8 +207,8 @@ class SlowClock(SystemClock):
 def test_what_takes_long_says_what_it_does_on_a_terminal_only(*, moves: bool) -> None:
     written = StringIO()
     console = Console(file=written, force_terminal=moves, width=80)
-    with MovingLine(console) as line:
-        _told(line, SlowClock())("trying changes")
+    with LiveLine(console) as line:
+        _build_stage_reporter(line, SlowClock())("trying changes")
 
     assert ("trying changes (60 s)" in written.getvalue()) is moves
 
@@ -234,9 +238,9 @@ def test_a_run_of_a_plain_command_has_costs_and_no_settings() -> None:
     called = ev.FitCalled(
         trainer="python", workers=2, run_name="r", storage_path="", settings={}, replaced={}
     )
-    told = [entry for entry in KILLED.history() if not isinstance(entry.what, ev.FitCalled)]
-    told.insert(1, msgspec.structs.replace(told[0], what=called))
+    told = [entry for entry in KILLED.history() if not isinstance(entry.event, ev.FitCalled)]
+    told.insert(1, msgspec.structs.replace(told[0], event=called))
     analysis = analysis_of(KILLED, History(told))
 
     with pytest.raises(UsageError, match="give this folder as its --costs"):
-        question_of_runs([analysis], source="a folder", market=preset("busy-16h"))
+        build_run_question([analysis], source="a folder", market=find_preset("busy-16h"))

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chaos.preflight.answer import answer
-from chaos.preflight.forecast import Effort, forecast
-from chaos.preflight.market import Exponential, Market, Replay, preset
-from chaos.preflight.question import Question, changed
-from chaos.preflight.trace import losses_in, resampled
-from chaos.preflight.verdict import doubt
+from chaos.preflight.answer import answer_question
+from chaos.preflight.forecast import Effort, build_forecast
+from chaos.preflight.market import Exponential, Market, Replay, find_preset
+from chaos.preflight.question import Question, change_question
+from chaos.preflight.trace import count_losses, resample_trace
+from chaos.preflight.verdict import find_doubt
 from tests.preflight.drawn import drawn
 from tests.preflight.questions import sound_question
 
@@ -19,27 +19,29 @@ FEW = Effort(runs=200, jobs=1)
 
 def on(market: str, **values: object) -> Question:
     places = {name.replace("__", "."): value for name, value in values.items()}
-    named = {"market": preset(market).model_dump(mode="json")}
-    return changed(sound_question(), {**named, **places})
+    named = {"market": find_preset(market).model_dump(mode="json")}
+    return change_question(sound_question(), {**named, **places})
 
 
 def test_a_go_with_changes_is_taken_back_by_a_worse_market_too() -> None:
     asked = on("calm-500h", settings__max_failures=0, goal__deadline_h=13.0, job__steps=40_000)
-    doubtful = changed(asked, {"market.doubt": {"losses": 40.0, "away": 10.0}})
+    doubtful = change_question(asked, {"market.doubt": {"losses": 40.0, "away": 10.0}})
 
-    assert answer(asked, FEW).word == "go with changes"
-    found = answer(doubtful, FEW)
+    assert answer_question(asked, FEW).word == "go with changes"
+    found = answer_question(doubtful, FEW)
     assert (found.word, found.exit_code) == ("cannot tell", 2)
     assert "worse end of what the trace allows" in found.why
 
 
 def test_retries_are_set_to_what_the_worse_market_needs() -> None:
     asked = on("unannounced-16h", settings__max_failures=0, goal__deadline_h=None)
-    doubtful = changed(asked, {"market.doubt": {"losses": 2.0}})
+    doubtful = change_question(asked, {"market.doubt": {"losses": 2.0}})
 
-    sure, safe = (answer(one, FEW).changes["settings.max_failures"] for one in (asked, doubtful))
+    sure, safe = (
+        answer_question(one, FEW).changes["settings.max_failures"] for one in (asked, doubtful)
+    )
     assert safe > sure
-    assert answer(doubtful, FEW).word == "go with changes"
+    assert answer_question(doubtful, FEW).word == "go with changes"
 
 
 def repeated(losses: int, every_h: float, *, missing: float = 0.125) -> Market:
@@ -54,11 +56,11 @@ def repeated(losses: int, every_h: float, *, missing: float = 0.125) -> Market:
 
 def asked_of(market: Market, **values: object) -> Question:
     places = {"job.steps": 10_000, "goal.deadline_h": None, **values}
-    return changed(sound_question(), {"market": market.model_dump(mode="json"), **places})
+    return change_question(sound_question(), {"market": market.model_dump(mode="json"), **places})
 
 
 def test_a_long_trace_that_is_repeated_may_be_a_go() -> None:
-    assert answer(asked_of(repeated(20, 1.0)), FEW).word == "go"
+    assert answer_question(asked_of(repeated(20, 1.0)), FEW).word == "go"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_a_long_trace_that_is_repeated_may_be_a_go() -> None:
     ],
 )
 def test_a_go_on_too_little_of_a_trace_cannot_be_told(market: Market, reason: str) -> None:
-    found = answer(asked_of(market), FEW)
+    found = answer_question(asked_of(market), FEW)
 
     assert (found.word, found.exit_code) == ("cannot tell", 2)
     assert reason in found.why
@@ -87,10 +89,10 @@ def test_a_go_that_hangs_on_the_order_of_a_trace_cannot_be_told() -> None:
     asked = asked_of(
         market, **{"job.steps": 2_000, "goal.deadline_h": 1.0, "goal.confidence": 0.85}
     )
-    seen = forecast(asked, effort.simulate(asked))
+    seen = build_forecast(asked, effort.simulate(asked))
 
     assert seen.meets["deadline"].low > 0.85
-    said = doubt(asked, seen, effort)
+    said = find_doubt(asked, seen, effort)
     assert said is not None
     assert "traces drawn anew out of pieces of this one" in said
 
@@ -100,13 +102,13 @@ def test_pieces_of_a_trace_join_where_as_many_nodes_are_up() -> None:
     replay = drawn(made, nodes=8, hours=20).replay()
     rng = np.random.Generator(np.random.PCG64(0))
 
-    others = [resampled(replay, rng) for _ in range(60)]
+    others = [resample_trace(replay, rng) for _ in range(60)]
 
     assert all(one.span_s == replay.span_s for one in others)
     assert {share for one in others for share in one.up} <= set(replay.up)
-    counts = [losses_in(one) for one in others]
-    assert np.mean(counts) == pytest.approx(losses_in(replay), rel=0.15)
-    assert np.std(counts) == pytest.approx(losses_in(replay) ** 0.5, rel=0.5)  # as Poisson's
+    counts = [count_losses(one) for one in others]
+    assert np.mean(counts) == pytest.approx(count_losses(replay), rel=0.15)
+    assert np.std(counts) == pytest.approx(count_losses(replay) ** 0.5, rel=0.5)  # as Poisson's
 
 
 # Four quarters of its length, added up, end just before it.
@@ -130,7 +132,7 @@ def test_whatever_a_trace_is_like_one_of_its_length_is_drawn(
     up = (1.0, *(count / 4 for _, count in rows))
     replay = Replay(at_s=at_s, up=up, span_s=at_s[-1] + rest_s + 1)
 
-    other = resampled(replay, np.random.Generator(np.random.PCG64(seed)))
+    other = resample_trace(replay, np.random.Generator(np.random.PCG64(seed)))
 
     assert other.span_s == replay.span_s
     assert other.at_s[0] == 0
@@ -142,6 +144,6 @@ def test_whatever_a_trace_is_like_one_of_its_length_is_drawn(
 def test_a_trace_in_which_nothing_changes_is_drawn_as_it_is() -> None:
     rng = np.random.Generator(np.random.PCG64(0))
 
-    other = resampled(Replay(at_s=(0.0, 5.0), up=(0.5, 0.5), span_s=10.0), rng)
+    other = resample_trace(Replay(at_s=(0.0, 5.0), up=(0.5, 0.5), span_s=10.0), rng)
 
     assert set(other.up) == {0.5}

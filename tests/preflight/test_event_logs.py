@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.errors import UsageError
-from chaos.preflight.event_logs import RETURN_S, read_log
-from chaos.preflight.trace_files import read_trace
+from chaos.preflight.event_logs import RETURN_S, parse_log
+from chaos.preflight.trace_files import load_trace
 
 T = datetime(2026, 3, 1, 10, tzinfo=UTC)
 
@@ -94,7 +94,7 @@ def test_losses_are_read_in_each_format_and_form(tmp_path: Path, kind: str, form
     file = tmp_path / "log"
     file.write_text(FORMS[form]([LOST[kind](0, "a"), LOST[kind](90, "b"), LOST[kind](90, "c")]))
 
-    trace = read_trace(file, 8)
+    trace = load_trace(file, 8)
 
     assert trace.drops == (1, 2)
     assert (trace.peak, trace.kind) == (8, "held")
@@ -106,16 +106,16 @@ def test_losses_are_read_in_each_format_and_form(tmp_path: Path, kind: str, form
 @pytest.mark.parametrize("kind", CAME)
 def test_a_node_that_comes_takes_the_place_of_a_lost_one(kind: str) -> None:
     records = [spot(0, "a"), CAME[kind](20, "b"), spot(60, "c"), CAME[kind](61, "d")]
-    log = read_log("log", FORMS["lines"](records))
+    log = parse_log("log", FORMS["lines"](records))
 
     assert log is not None
-    trace = log.trace(4)
+    trace = log.convert_to_trace(4)
     assert [change.up for change in trace.changes] == [4, 3, 4, 3, 4]
     assert not any("read as after" in note for note in trace.repairs)
 
 
 def test_a_warning_and_the_end_it_warns_of_are_one_loss() -> None:
-    log = read_log("log", FORMS["lines"]([spot(0, "a"), state(2, "a", "terminated")]))
+    log = parse_log("log", FORMS["lines"]([spot(0, "a"), state(2, "a", "terminated")]))
 
     assert log is not None
     assert log.losses == 1
@@ -125,11 +125,11 @@ def test_what_is_no_loss_is_passed_over_and_named() -> None:
     rebalance = {**spot(5, "x"), "detail-type": "EC2 Instance Rebalance Recommendation"}
     on_purpose = of_ray(6, "y", "DEAD", "EXPECTED_TERMINATION")
     records = [spot(0, "a"), rebalance, on_purpose, {"something": "else"}]
-    log = read_log("log", FORMS["lines"](records))
+    log = parse_log("log", FORMS["lines"](records))
 
     assert log is not None
     assert log.losses == 1
-    assert log.passed == {
+    assert log.ignored == {
         "EC2 Instance Rebalance Recommendation": 1,
         "EXPORT_NODE": 1,
         "of other kinds": 1,
@@ -141,10 +141,10 @@ def test_the_number_of_nodes_is_asked_for(tmp_path: Path) -> None:
     file.write_text(FORMS["lines"]([spot(0, "a"), spot(60, "b")]))
 
     with pytest.raises(UsageError, match=r"2 losses of 2 nodes in 1\.0 h.*--trace-held N"):
-        read_trace(file)
+        load_trace(file)
     file.write_text(FORMS["lines"]([spot(0, "a"), spot(0, "b")]))
     with pytest.raises(UsageError, match=r"more than 1 node are lost.*--trace-held"):
-        read_trace(file, 1)
+        load_trace(file, 1)
 
 
 def test_a_log_without_a_loss_says_what_it_has(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_log_without_a_loss_says_what_it_has(tmp_path: Path) -> None:
     file.write_text(FORMS["lines"]([state(0, "a", "running")]))
 
     with pytest.raises(UsageError, match=r"no node is lost in this log of EventBridge's events"):
-        read_trace(file, 4)
+        load_trace(file, 4)
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ def test_a_record_that_cannot_be_read_is_refused_with_its_line(
     file.write_text(FORMS["lines"]([spot(0, "a"), record]))
 
     with pytest.raises(UsageError) as raised:
-        read_trace(file, 4)
+        load_trace(file, 4)
 
-    assert raised.value.place == f"{file}:2"
+    assert raised.value.location == f"{file}:2"
     assert said in str(raised.value)
 
 
@@ -182,9 +182,9 @@ def test_a_torn_line_is_refused_with_its_number(tmp_path: Path) -> None:
     file.write_text(f'{json.dumps(spot(0, "a"))}\n{{"detail-type": "EC2 Spo')
 
     with pytest.raises(UsageError, match=r"this line is not JSON") as raised:
-        read_trace(file, 4)
+        load_trace(file, 4)
 
-    assert raised.value.place == f"{file}:2"
+    assert raised.value.location == f"{file}:2"
 
 
 SACCT = """\
@@ -200,22 +200,22 @@ def test_a_job_of_slurm_loses_all_its_nodes_and_says_how_many(tmp_path: Path) ->
     file = tmp_path / "sacct.txt"
     file.write_text(SACCT)
 
-    trace = read_trace(file)
+    trace = load_trace(file)
 
     assert [change.up for change in trace.changes] == [4, 0, 4, 0, 4]
     assert trace.drops == (4, 4)
     assert trace.format == "sacct"
     file.write_text(SACCT.replace("2026-05-01T09:00:00", "soon"))
     with pytest.raises(UsageError, match="a row of sacct that cannot be read") as raised:
-        read_trace(file)
-    assert raised.value.place == f"{file}:4"
+        load_trace(file)
+    assert raised.value.location == f"{file}:4"
 
 
 @pytest.mark.parametrize(
     "text", ['[0, "add", {"nodes": ["a"]}]\n[5, "rem', '{"metadata": {}, "data": []}', "0,add,a\n"]
 )
 def test_what_is_no_log_is_left_to_the_other_formats(text: str) -> None:
-    assert read_log("log", text) is None
+    assert parse_log("log", text) is None
 
 
 def test_a_trace_that_has_its_nodes_is_not_told_how_many(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_trace_that_has_its_nodes_is_not_told_how_many(tmp_path: Path) -> None
     file.write_text("0,add,a\n600000,remove,a\n")
 
     with pytest.raises(UsageError, match="Leave --trace-held out"):
-        read_trace(file, 4)
+        load_trace(file, 4)
 
 
 @given(
@@ -233,12 +233,12 @@ def test_any_log_is_read_or_refused(rows: list[tuple[float, str, bool]]) -> None
     records = [
         spot(when, node) if lost else state(when, node, "running") for when, node, lost in rows
     ]
-    log = read_log("log", FORMS["lines"](records))
+    log = parse_log("log", FORMS["lines"](records))
     if log is None:
         assert not records
         return
     try:
-        trace = log.trace(6)
+        trace = log.convert_to_trace(6)
     except UsageError:
         assert not log.losses or log.losses > 6
         return

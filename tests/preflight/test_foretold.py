@@ -9,20 +9,20 @@ from chaos.errors import UsageError
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model import event as ev
 from chaos.model.event import AnyEvent
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.trigger import AtTime
 from chaos.preflight.compression import (
     Losses,
     NodeChange,
     PlanClock,
-    compressed,
-    drawn_changes,
-    drawn_losses,
-    pool_for,
-    scale_for,
+    choose_pool,
+    choose_scale,
+    compress_market,
+    draw_changes,
+    draw_losses,
     timed_ops,
 )
-from chaos.preflight.estimate import mean_of
+from chaos.preflight.estimate import bootstrap_mean
 from chaos.preflight.market import (
     MARKETS,
     Bathtub,
@@ -31,14 +31,14 @@ from chaos.preflight.market import (
     Market,
     Replay,
     Shock,
-    preset,
+    find_preset,
 )
-from chaos.preflight.question import Question, changed
+from chaos.preflight.question import Question, change_question
 from chaos.preflight.validation import (
     FigureComparison,
     RunFigures,
-    compared_figures,
-    question_of_validation,
+    build_validation_question,
+    compare_figures,
     run_figures,
 )
 from tests.check.story import Story, Strike
@@ -50,15 +50,15 @@ HALF_GONE = Replay(at_s=(0.0, 3600.0), up=(1.0, 0.5), span_s=7200.0)
 
 @pytest.mark.parametrize("market", MARKETS, ids=[market.name for market in MARKETS])
 def test_a_faster_market_loses_as_much_more_often(market: Market) -> None:
-    fast = compressed(market, 100)
+    fast = compress_market(market, 100)
 
     assert fast.mtbf_h * 100 == pytest.approx(market.mtbf_h)
     assert (fast.away_h, fast.notice) == (0.0, LossNotice())
 
 
 def test_a_replayed_trace_and_a_bathtub_keep_their_shape() -> None:
-    replay = compressed(Market(replay=HALF_GONE), 3600).replay
-    bathtub = compressed(preset("bathtub-24h-cap"), 10).lifetime
+    replay = compress_market(Market(replay=HALF_GONE), 3600).replay
+    bathtub = compress_market(find_preset("bathtub-24h-cap"), 10).lifetime
 
     assert replay == Replay(at_s=(0.0, 1.0), up=(1.0, 0.5), span_s=2.0)
     assert isinstance(bathtub, Bathtub)
@@ -68,10 +68,10 @@ def test_a_replayed_trace_and_a_bathtub_keep_their_shape() -> None:
 
 def test_left_out_the_scale_gives_a_few_losses_in_a_run() -> None:
     market = Market(lifetime=Exponential(mtbf_h=10))
-    scale = scale_for(market, nodes=2, work_s=6.0)
+    scale = choose_scale(market, nodes=2, work_s=6.0)
 
     rows = [
-        drawn_losses(compressed(market, scale), nodes=2, pool=2, until_s=6.0, seed=seed)
+        draw_losses(compress_market(market, scale), nodes=2, pool=2, until_s=6.0, seed=seed)
         for seed in range(400)
     ]
 
@@ -79,65 +79,69 @@ def test_left_out_the_scale_gives_a_few_losses_in_a_run() -> None:
 
 
 def test_the_same_seed_draws_the_same_losses() -> None:
-    market = compressed(preset("hot-4h"), 3000)
+    market = compress_market(find_preset("hot-4h"), 3000)
     first, again, other = (
-        drawn_losses(market, nodes=4, pool=4, until_s=60, seed=seed) for seed in (3, 3, 4)
+        draw_losses(market, nodes=4, pool=4, until_s=60, seed=seed) for seed in (3, 3, 4)
     )
 
     assert first == again != other
-    assert all(set(loss.lost) <= set(range(4)) and not loss.came for loss in first)
+    assert all(set(loss.lost) <= set(range(4)) and not loss.joined for loss in first)
 
 
 def test_a_pool_is_so_large_that_a_replayed_trace_leaves_the_job_its_nodes() -> None:
-    assert pool_for(preset("hot-4h"), nodes=3) == 3
-    assert pool_for(Market(replay=HALF_GONE), nodes=3) == 6
+    assert choose_pool(find_preset("hot-4h"), nodes=3) == 3
+    assert choose_pool(Market(replay=HALF_GONE), nodes=3) == 6
     none_left = Replay(at_s=(0.0, 1.0), up=(1.0, 0.0), span_s=2.0)
     with pytest.raises(UsageError, match="no node is left"):
-        pool_for(Market(replay=none_left), nodes=1)
+        choose_pool(Market(replay=none_left), nodes=1)
 
 
 def test_a_lost_node_that_holds_no_worker_strikes_nobody() -> None:
     market = Market(replay=HALF_GONE)
     rows = [
-        drawn_losses(market, nodes=1, pool=2, until_s=7200 * 200, seed=seed) for seed in range(4)
+        draw_losses(market, nodes=1, pool=2, until_s=7200 * 200, seed=seed) for seed in range(4)
     ]
 
     # One of two nodes goes each round, and the job is on either.
     assert sum(map(len, rows)) / 800 == pytest.approx(0.5, abs=0.06)
 
 
-AWAY = compressed(Market(lifetime=Exponential(mtbf_h=1)), 3600, away_s=0.5)  # a life of a second
+AWAY = compress_market(
+    Market(lifetime=Exponential(mtbf_h=1)), 3600, away_s=0.5
+)  # a life of a second
 
 
 def test_a_node_is_lost_once_and_one_that_comes_has_a_number_of_its_own() -> None:
-    first, drawn = drawn_changes(AWAY, pool=3, until_s=200, seed=7)
+    first, drawn = draw_changes(AWAY, pool=3, until_s=200, seed=7)
 
     lost = [node for change in drawn for node in change.lost]
     joined, up = first, set(range(first))
     for change in drawn:
         assert set(change.lost) <= up
-        up = (up - set(change.lost)) | set(range(joined, joined + change.came))
-        joined += change.came
+        up = (up - set(change.lost)) | set(range(joined, joined + change.joined))
+        joined += change.joined
         assert len(up) <= 3
     assert len(lost) == len(set(lost)) > 100
 
 
 def test_nodes_are_away_as_long_as_the_market_says() -> None:
-    _, drawn = drawn_changes(AWAY, pool=1, until_s=4000, seed=1)
+    _, drawn = draw_changes(AWAY, pool=1, until_s=4000, seed=1)
 
     losses = [change.at_s for change in drawn if change.lost]
-    returns = [change.at_s for change in drawn if change.came]
+    returns = [change.at_s for change in drawn if change.joined]
     away = [back - gone for gone, back in zip(losses, returns, strict=False)]
     assert sum(away) / len(away) == pytest.approx(0.5, rel=0.1)
 
 
 def test_a_node_that_is_replaced_at_once_comes_as_the_other_goes() -> None:
-    _, drawn = drawn_changes(compressed(preset("hot-4h"), 3000), pool=2, until_s=60, seed=0)
+    _, drawn = draw_changes(
+        compress_market(find_preset("hot-4h"), 3000), pool=2, until_s=60, seed=0
+    )
 
-    assert all(len(change.lost) == change.came for change in drawn)
+    assert all(len(change.lost) == change.joined for change in drawn)
 
 
-CLOCK = PlanClock(placed_s=1.0, join_s=2.0, notice_s=3.0)
+CLOCK = PlanClock(startup_s=1.0, join_s=2.0, notice_s=3.0)
 
 
 def told(*changes: NodeChange, losses: Losses) -> list[tuple[float, str, int | None]]:
@@ -156,7 +160,7 @@ def test_each_loss_strikes_the_node_of_its_number_at_its_moment() -> None:
 
 
 def test_a_node_is_ordered_so_long_before_as_it_takes_to_join() -> None:
-    assert told(NodeChange(5.0, (1,)), NodeChange(9.0, (), came=1), losses="nodes") == [
+    assert told(NodeChange(5.0, (1,)), NodeChange(9.0, (), joined=1), losses="nodes") == [
         (4.0, "kill_node", 1),
         (6.0, "return_capacity", None),
     ]
@@ -172,8 +176,10 @@ def test_a_loss_is_announced_ahead_of_its_moment_and_not_before_the_run() -> Non
     assert [op.at for op in (early, late)] == [AtTime(seconds=0.01), AtTime(seconds=5.0)]
 
 
-def entries(*events: AnyEvent) -> list[Entry]:
-    return [Entry(time_ns=0, source="test", seq=n, what=what) for n, what in enumerate(events)]
+def entries(*events: AnyEvent) -> list[JournalEntry]:
+    return [
+        JournalEntry(time_ns=0, source="test", seq=n, event=what) for n, what in enumerate(events)
+    ]
 
 
 FIT = entries(
@@ -204,10 +210,10 @@ def walked(question: Question, losses: Sequence[NodeChange]) -> RunFigures:
 def foretold(market: Market, **wrong: float) -> dict[str, FigureComparison]:
     """Compare the model, with costs that may be wrong, with sixty runs that were walked through."""
     truth = memoryless(loss_every_s=1, nodes=2, save_s=2, restart_s=20, every=50, commits=20)
-    asked = question_of_validation(truth, market, pool=2)
-    rows = [drawn_losses(market, nodes=2, pool=2, until_s=1e5, seed=seed) for seed in range(60)]
-    told = changed(asked, {f"costs.{name}": value for name, value in wrong.items()})
-    found = compared_figures([told], [walked(asked, row) for row in rows], seed=1)
+    asked = build_validation_question(truth, market, pool=2)
+    rows = [draw_losses(market, nodes=2, pool=2, until_s=1e5, seed=seed) for seed in range(60)]
+    told = change_question(asked, {f"costs.{name}": value for name, value in wrong.items()})
+    found = compare_figures([told], [walked(asked, row) for row in rows], seed=1)
     return {row.figure: row for row in found}
 
 
@@ -220,14 +226,14 @@ OFTEN = Market(lifetime=Exponential(mtbf_h=0.03))  # many losses fall into a sta
 
 def test_runs_that_a_limit_cuts_off_are_cut_off_in_the_forecast_as_well() -> None:
     truth = memoryless(loss_every_s=1, nodes=2, save_s=2, restart_s=20, every=50, commits=20)
-    asked = question_of_validation(truth, OFTEN, pool=2)
-    losses = [drawn_losses(OFTEN, nodes=2, pool=2, until_s=1e5, seed=seed) for seed in range(40)]
+    asked = build_validation_question(truth, OFTEN, pool=2)
+    losses = [draw_losses(OFTEN, nodes=2, pool=2, until_s=1e5, seed=seed) for seed in range(40)]
     rows = [walked(asked, row) for row in losses]
     finished = [row for row in rows if row.finish_s <= LIMIT_S]
 
     cut_off = len(rows) - len(finished)
-    cut = compared_figures([asked], finished, seed=1, until_s=LIMIT_S, cut_off=cut_off)
-    whole = compared_figures([asked], finished, seed=1)
+    cut = compare_figures([asked], finished, seed=1, until_s=LIMIT_S, cut_off=cut_off)
+    whole = compare_figures([asked], finished, seed=1)
 
     assert cut[-1].figure == "finished in 2300 s"
     assert all(row.agrees for row in cut)
@@ -236,9 +242,9 @@ def test_runs_that_a_limit_cuts_off_are_cut_off_in_the_forecast_as_well() -> Non
 
 def test_where_the_model_has_nothing_to_compare_in_time_the_share_says_so() -> None:
     truth = memoryless(loss_every_s=1, nodes=2, save_s=2, restart_s=20, every=50, commits=20)
-    asked = question_of_validation(truth, OFTEN, pool=2)
+    asked = build_validation_question(truth, OFTEN, pool=2)
 
-    (share,) = compared_figures([asked], [RunFigures(1, 0, 9, 1)] * 20, seed=1, until_s=10.0)
+    (share,) = compare_figures([asked], [RunFigures(1, 0, 9, 1)] * 20, seed=1, until_s=10.0)
 
     assert (share.predicted.value, share.measured.value) == (0, 1)
     assert not share.agrees
@@ -292,7 +298,7 @@ def test_a_run_is_measured_from_where_places_are_first_looked_for() -> None:
     whole = History([*FIT, *story.history()])
     began_ns = whole[-1].time_ns // 4
     scheduling = ev.ControllerState(previous="INITIALIZING", state="SCHEDULING")
-    found = Entry(time_ns=began_ns, source="controller", seq=0, what=scheduling)
+    found = JournalEntry(time_ns=began_ns, source="controller", seq=0, event=scheduling)
     rows = sorted([*whole, found], key=lambda entry: entry.time_ns)
 
     from_fit = run_figures(analysis_of(story, whole), steps=20)
@@ -305,6 +311,6 @@ def test_a_run_is_measured_from_where_places_are_first_looked_for() -> None:
 
 def test_an_interval_of_a_mean_holds_it() -> None:
     draws = random.Random(0)
-    seen = [mean_of([draws.gauss(5, 2) for _ in range(30)], seed=n) for n in range(200)]
+    seen = [bootstrap_mean([draws.gauss(5, 2) for _ in range(30)], seed=n) for n in range(200)]
 
     assert 0.88 <= sum(one.low <= 5 <= one.high for one in seen) / 200 <= 0.99

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.preflight.known_defects import KNOWN, KnownDefect, here
+from chaos.preflight.known_defects import KNOWN, KnownDefect, find_installed_defects
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ def test_a_defect_was_seen_and_its_source_is_a_report_or_is_here(defect: KnownDe
 
 
 def test_only_the_very_version_has_a_defect() -> None:
-    found = list(here({"torch": "2.13.0+cpu", "ray": "2.61.0"}.get))
+    found = list(find_installed_defects({"torch": "2.13.0+cpu", "ray": "2.61.0"}.get))
 
     assert {defect.package for defect in found} == {"torch"}
     assert str(found[0]).endswith("(pytorch#135712); TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from chaos.errors import UsageError
-from chaos.preflight.market import Exponential, LossNotice, Weibull, at_worst
-from chaos.preflight.trace import NodeLife, fit, fit_weibull, law_of, lives_in
-from chaos.preflight.trace_files import read_trace
+from chaos.preflight.market import Exponential, LossNotice, Weibull, find_worst_market
+from chaos.preflight.trace import NodeLife, choose_law, find_lives, fit_market, fit_weibull
+from chaos.preflight.trace_files import load_trace
 
 
 @pytest.mark.parametrize("shape", [0.6, 1.0, 2.5])
@@ -37,7 +37,7 @@ def test_lives_that_nobody_saw_begin_are_left_out_and_shocks_cut_them_off() -> N
         (10_800.0, "remove", ["c", "old"]),
     ]
 
-    lives = lives_in(events, end_s=18_000.0)
+    lives = find_lives(events, end_s=18_000.0)
 
     cut_off = (NodeLife(2, is_over=False), NodeLife(2, is_over=False), NodeLife(4, is_over=False))
     assert lives == (NodeLife(1, is_over=True), *cut_off)
@@ -50,7 +50,7 @@ def drawn_lives(shape: float, count: int) -> list[NodeLife]:
 
 @pytest.mark.parametrize("shape", [0.5, 2.0])
 def test_weibull_is_taken_where_it_is_clearly_likelier(shape: float) -> None:
-    law = law_of(drawn_lives(shape, 200))
+    law = choose_law(drawn_lives(shape, 200))
 
     assert law.weibull is not None
     assert law.weibull.shape == pytest.approx(shape, rel=0.2)
@@ -58,12 +58,12 @@ def test_weibull_is_taken_where_it_is_clearly_likelier(shape: float) -> None:
 
 
 def test_exponential_is_kept_where_it_does_as_well_or_lives_are_few() -> None:
-    like, few = law_of(drawn_lives(1.0, 200)), law_of(drawn_lives(0.5, 20))
+    like, few = choose_law(drawn_lives(1.0, 200)), choose_law(drawn_lives(0.5, 20))
 
     assert (like.weibull, few.weibull) == (None, None)
     assert "that of exponential ones, which are taken" in like.why
     assert "20 nodes are seen from their beginning" in few.why
-    assert "taken as exponential" in law_of([]).why
+    assert "taken as exponential" in choose_law([]).why
 
 
 @pytest.mark.parametrize(("shape", "kind"), [(0.4, Weibull), (1.0, Exponential)])
@@ -83,11 +83,11 @@ def test_a_trace_that_names_its_nodes_shows_the_law_of_their_lives(
     path = tmp_path / "named.csv"
     path.write_text("\n".join(f"{a},{b},{c}" for a, b, c in sorted(rows)), encoding="utf-8")
 
-    found = fit(read_trace(path), notice=LossNotice(), price_ratio=0.3)
+    found = fit_market(load_trace(path), notice=LossNotice(), price_ratio=0.3)
 
     assert isinstance(found.market.lifetime, kind)
     assert any("of Weibull lives (shape" in note for note in found.notes)
-    worst = at_worst(found.market)
+    worst = find_worst_market(found.market)
     assert worst is not None
     assert isinstance(worst.lifetime, kind)
     assert found.market.doubt is not None

@@ -6,7 +6,7 @@ import pytest
 
 from chaos.errors import ScenarioError, UsageError
 from chaos.preflight.load import load_question
-from chaos.preflight.question import changed
+from chaos.preflight.question import change_question
 from tests.preflight.questions import sound_question
 
 WHOLE = """\
@@ -83,11 +83,11 @@ def test_a_misspelt_market_does_not_hide_other_mistakes(tmp_path: Path) -> None:
 def test_a_value_set_on_the_command_line_must_exist_and_make_sense() -> None:
     question = sound_question()
 
-    assert changed(question, {"job.nodes": 64}).job.nodes == 64
+    assert change_question(question, {"job.nodes": 64}).job.nodes == 64
     with pytest.raises(UsageError, match="Did you mean nodes"):
-        changed(question, {"job.node": 64})
+        change_question(question, {"job.node": 64})
     with pytest.raises(UsageError, match=r"job\.nodes"):
-        changed(question, {"job.nodes": -1})
+        change_question(question, {"job.nodes": -1})
 
 
 def test_one_restart_stands_for_its_parts_and_is_paid_in_full_whatever_is_spared(
@@ -98,7 +98,7 @@ def test_one_restart_stands_for_its_parts_and_is_paid_in_full_whatever_is_spared
 
     assert costs is not None
     assert costs.restart_s == costs.begin_s == costs.start_s == 90
-    again = changed(sound_question(), {"costs.restart_s": 60})
+    again = change_question(sound_question(), {"costs.restart_s": 60})
     assert again.costs is not None
     assert (again.costs.restart_s, again.costs.detect_s, again.costs.save_s) == (60, 0, 8)
 
@@ -111,7 +111,7 @@ def test_a_question_survives_being_written_and_read() -> None:
 
 def test_changing_what_was_put_before_changes_nothing_of_the_callers() -> None:
     costs = {"step_s": 1.0, "save_s": 8.0}
-    found = changed(sound_question(), {"costs": costs, "costs.save_s": 9.0})
+    found = change_question(sound_question(), {"costs": costs, "costs.save_s": 9.0})
 
     assert found.costs is not None
     assert found.costs.save_s == 9

@@ -13,10 +13,10 @@ from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
 from chaos.model import event as ev
 from chaos.model.history import History
-from chaos.preflight.asked import of_platform
-from chaos.preflight.load import question_of_runs
-from chaos.preflight.market import preset
-from chaos.preflight.platform_files import PlatformFile, read_platform
+from chaos.preflight.load import build_run_question
+from chaos.preflight.market import find_preset
+from chaos.preflight.platform_files import PlatformFile, load_platform_file
+from chaos.preflight.user_question import apply_platform_file
 from tests.called import chaos
 from tests.check.parts import KILLED
 from tests.check.tamper import analysis_of
@@ -83,13 +83,13 @@ srun python train.py
 def told(tmp_path: Path, text: str, name: str = "job.yaml") -> PlatformFile:
     file = tmp_path / name
     file.write_text(text, encoding="utf-8")
-    found = read_platform(file)
+    found = load_platform_file(file)
     assert found is not None
     return found
 
 
 def said(found: PlatformFile) -> dict[str, int]:
-    return {one.words: one.line for one in found.taken}
+    return {one.description: one.line for one in found.taken}
 
 
 def test_a_ray_job_is_found_among_documents_and_read_with_its_lines(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_the_time_of_a_signal_before_the_limit_is_read(
 def test_each_form_of_a_time_limit_is_read(tmp_path: Path, limit: str, hours: float) -> None:
     found = told(tmp_path, f"#!/bin/sh\n#SBATCH -t {limit}\n", "a.sbatch")
 
-    (value,) = (one.value for one in found.taken if "(--time)" in one.words)
+    (value,) = (one.value for one in found.taken if "(--time)" in one.description)
     assert value == pytest.approx(hours)
 
 
@@ -206,7 +206,7 @@ def test_a_file_of_another_kind_is_none(tmp_path: Path, name: str, text: str) ->
     file = tmp_path / name
     file.write_text(text, encoding="utf-8")
 
-    assert read_platform(file) is None
+    assert load_platform_file(file) is None
 
 
 def test_a_yaml_that_cannot_be_read_is_refused_with_its_line(tmp_path: Path) -> None:
@@ -214,9 +214,9 @@ def test_a_yaml_that_cannot_be_read_is_refused_with_its_line(tmp_path: Path) -> 
     file.write_text("a: 1\n---\nkind: RayJob\nspec: {a: [}\n", encoding="utf-8")
 
     with pytest.raises(UsageError) as raised:
-        read_platform(file)
+        load_platform_file(file)
 
-    assert raised.value.place == f"{file}:4"
+    assert raised.value.location == f"{file}:4"
 
 
 @given(
@@ -257,7 +257,7 @@ def test_whatever_stands_in_a_known_kind_is_read_without_an_error(content: objec
                 else {"run": "x", "resources": content, "file_mounts": content}
             )
             file.write_text(json.dumps(head), encoding="utf-8")
-            read_platform(file)
+            load_platform_file(file)
 
 
 def test_without_costs_the_file_is_named_with_what_it_says(tmp_path: Path) -> None:
@@ -281,15 +281,17 @@ def started_by(trainer: str) -> list[RunAnalysis]:
     for history in (told.history, told.baseline):
         assert history is not None
         entries = [*history]
-        entries.insert(1, msgspec.structs.replace(entries[0], what=called))
+        entries.insert(1, msgspec.structs.replace(entries[0], event=called))
         histories.append(History(entries))
     return [RunAnalysis(told.plan, *histories)]
 
 
 def test_a_pytorch_job_is_a_question_with_torchruns_settings(tmp_path: Path) -> None:
-    measured = question_of_runs(started_by("torchrun"), source="runs", market=preset("busy-16h"))
+    measured = build_run_question(
+        started_by("torchrun"), source="runs", market=find_preset("busy-16h")
+    )
 
-    question, _ = of_platform(measured, told(tmp_path, PYTORCH_JOB), "runs")
+    question, _ = apply_platform_file(measured, told(tmp_path, PYTORCH_JOB), "runs")
 
     assert question.torchrun.max_restarts == 10
     assert question.torchrun.job_retries == 0  # three pods of five
@@ -298,15 +300,15 @@ def test_a_pytorch_job_is_a_question_with_torchruns_settings(tmp_path: Path) -> 
 
 def test_a_plain_command_has_no_settings_that_a_forecast_knows() -> None:
     with pytest.raises(UsageError, match="the command started this job, and its settings"):
-        question_of_runs(started_by("python"), source="a folder", market=preset("busy-16h"))
+        build_run_question(started_by("python"), source="a folder", market=find_preset("busy-16h"))
 
 
 def test_with_the_costs_of_runs_it_is_a_question(tmp_path: Path) -> None:
     runs = started_by("TorchTrainer")
 
     found = told(tmp_path, RAY_JOB)
-    measured = question_of_runs(runs, source="a folder", market=preset("busy-16h"))
-    question, notes = of_platform(measured, found, "a folder")
+    measured = build_run_question(runs, source="a folder", market=find_preset("busy-16h"))
+    question, notes = apply_platform_file(measured, found, "a folder")
 
     assert (question.job.nodes, question.job.nodes_max) == (8, 12)
     assert question.ray.pod_grace_s == 45
@@ -520,7 +522,7 @@ def test_what_is_no_job_is_named_for_what_it_is(tmp_path: Path, text: str, name:
     file.write_text(text, encoding="utf-8")
 
     with pytest.raises(UsageError, match=f"it is {name}.* of which chaos reads nothing"):
-        read_platform(file)
+        load_platform_file(file)
 
 
 def test_the_command_of_a_script_for_sbatch_has_torchruns_settings(tmp_path: Path) -> None:
@@ -585,7 +587,7 @@ def test_a_header_is_read_in_each_of_its_forms(
 
     assert found.values["job.nodes"] == nodes
     assert found.values.get("settings.job_retries") == requeued
-    limits = [one.value for one in found.taken if "(--time)" in one.words]
+    limits = [one.value for one in found.taken if "(--time)" in one.description]
     assert limits == ([] if hours is None else [hours])
 
 
@@ -643,7 +645,7 @@ def test_a_run_that_is_no_text_is_no_task(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     for text in ("run: {name: exp1}\n", "run: python a.py\n"):
         file.write_text(text, encoding="utf-8")
-        assert read_platform(file) is None
+        assert load_platform_file(file) is None
 
 
 @pytest.mark.parametrize(

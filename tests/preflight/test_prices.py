@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import UsageError
-from chaos.preflight.prices import read_prices
+from chaos.preflight.prices import load_prices
 
 HEAD = "InstanceType,vCPUs,Price,SpotPrice,Region,AvailabilityZone\n"
 ROWS = (
@@ -25,7 +25,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("region", "spot"), [("us-east-1", 1.1), ("us-east-1a", 0.918)])
 def test_of_several_zones_the_dearest_is_taken(table: Path, region: str, spot: float) -> None:
-    found = read_prices(f"{table}:{region}:p3.2xlarge")
+    found = load_prices(f"{table}:{region}:p3.2xlarge")
 
     assert (found.on_demand, found.spot) == (3.06, spot)
     assert ("0.918 to 1.1 in its zones" in found.note) is (region == "us-east-1")
@@ -42,23 +42,23 @@ def test_of_several_zones_the_dearest_is_taken(table: Path, region: str, spot: f
 )
 def test_what_the_table_lacks_is_named(table: Path, row: str, problem: str) -> None:
     with pytest.raises(UsageError) as refused:
-        read_prices(f"{table}:{row}")
+        load_prices(f"{table}:{row}")
 
     assert problem in str(refused.value)
 
 
 def test_rows_that_are_short_are_passed_over_and_no_table_ends_in_a_traceback(table: Path) -> None:
     table.write_text(f"{HEAD}p3\n{ROWS}")
-    assert read_prices(f"{table}:us-east-1a:p3.2xlarge").spot == 0.918
+    assert load_prices(f"{table}:us-east-1a:p3.2xlarge").spot == 0.918
     table.write_text(f"{HEAD}{'x' * 140_000},8,1,1,r,z\n")
     with pytest.raises(UsageError, match="not a table: field larger"):
-        read_prices(f"{table}:us-east-1a:p3.2xlarge")
+        load_prices(f"{table}:us-east-1a:p3.2xlarge")
 
 
 def test_another_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("time,nodes\n0,5\n")
 
     with pytest.raises(UsageError, match="no column InstanceType"):
-        read_prices(f"{tmp_path / 'a.csv'}:r:t")
+        load_prices(f"{tmp_path / 'a.csv'}:r:t")
     with pytest.raises(UsageError, match="--prices is FILE:REGION:TYPE"):
-        read_prices("a.csv")
+        load_prices("a.csv")

@@ -10,13 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.errors import UsageError
-from chaos.preflight.answer import Answer, answer
+from chaos.preflight.answer import Answer, answer_question
 from chaos.preflight.forecast import Effort
 from chaos.preflight.load import load_question
 from chaos.preflight.market import Exponential, Market
 from chaos.preflight.page import render_answer
-from chaos.preflight.question import Question, changed
-from chaos.preflight.ranges import Range, border, cost_ranges, held_range, ways_to_read
+from chaos.preflight.question import Question, change_question
+from chaos.preflight.ranges import (
+    ValueRange,
+    build_held_range,
+    cost_ranges,
+    find_border,
+    list_readings,
+)
 from chaos.preflight.render import render_summary
 from tests.called import chaos
 from tests.preflight.questions import memoryless
@@ -36,7 +42,7 @@ def asked(**values: Any) -> Question:
 
 @pytest.fixture(scope="module")
 def open_() -> Answer:
-    return answer(asked(costs__restart_s=[30, 3600]), FEW)
+    return answer_question(asked(costs__restart_s=[30, 3600]), FEW)
 
 
 def test_where_the_ends_differ_it_cannot_be_told_and_the_border_is_said(open_: Answer) -> None:
@@ -53,17 +59,18 @@ def test_what_is_said_of_the_border_holds(open_: Answer) -> None:
     said = float(open_.why.rpartition("a restart costs ")[2].split()[0])  # minutes
 
     within, beyond = (
-        answer(asked(costs__restart_s=60.0 * minutes), FEW).word for minutes in (said, 1.5 * said)
+        answer_question(asked(costs__restart_s=60.0 * minutes), FEW).word
+        for minutes in (said, 1.5 * said)
     )
     assert within == "go"
     assert beyond != "go"
 
 
 def test_where_the_ends_agree_the_dearer_one_is_shown() -> None:
-    found = answer(asked(costs__restart_s=[30, 60]), FEW)
+    found = answer_question(asked(costs__restart_s=[30, 60]), FEW)
 
     assert found.word == "go"
-    assert found.question.known_costs.restart_s == 60
+    assert found.question.required_costs.restart_s == 60
     assert [one.read_as for one in found.readings] == [
         "a restart of 30.0 s",
         "a restart of 60.0 s",
@@ -71,20 +78,22 @@ def test_where_the_ends_agree_the_dearer_one_is_shown() -> None:
 
 
 def test_a_no_go_is_that_of_the_better_end() -> None:
-    found = answer(asked(costs__restart_s=[3600, 7200]), FEW)
+    found = answer_question(asked(costs__restart_s=[3600, 7200]), FEW)
 
     assert found.word == "no-go"
-    assert found.question.known_costs.restart_s == 3600
+    assert found.question.required_costs.restart_s == 3600
 
 
 def test_a_value_replaces_a_range() -> None:
     ranged = asked(costs__restart_s=[30, 60], costs__save_s=[1, 5])
 
     assert set(ranged.between) == {"restart_s", "save_s"}
-    assert ranged.known_costs.save_s == 5
-    assert set(changed(ranged, {"costs.restart_s": 40}).between) == {"save_s"}
-    assert set(changed(ranged, {"costs.start_s": 40}).between) == {"save_s"}
-    assert not changed(ranged, {"costs": ranged.known_costs.model_dump(mode="json")}).between
+    assert ranged.required_costs.save_s == 5
+    assert set(change_question(ranged, {"costs.restart_s": 40}).between) == {"save_s"}
+    assert set(change_question(ranged, {"costs.start_s": 40}).between) == {"save_s"}
+    assert not change_question(
+        ranged, {"costs": ranged.required_costs.model_dump(mode="json")}
+    ).between
 
 
 @pytest.mark.parametrize(
@@ -103,15 +112,15 @@ def test_what_is_no_range_is_refused(tmp_path: Path, value: str) -> None:
     bare = file.read_text().replace(f", restart_s: {value}", "")
     file.write_text(bare)
     with pytest.raises(UsageError, match=problem):
-        changed(load_question(file), {"costs.restart_s": json.loads(value)})
+        change_question(load_question(file), {"costs.restart_s": json.loads(value)})
 
 
 def test_of_nodes_that_a_log_does_not_say_both_ends_are_answered() -> None:
     def market(held: int) -> Market:
         return Market(lifetime=Exponential(mtbf_h=held / 10.0))
 
-    held = held_range(2, 400, market)
-    found = answer(asked(), FEW, ranges=[held])
+    held = build_held_range(2, 400, market)
+    found = answer_question(asked(), FEW, ranges=[held])
 
     assert [one.read_as for one in found.readings] == [
         "400 nodes when the log was written",
@@ -137,11 +146,13 @@ def test_the_border_is_the_last_value_that_suffices(
 
     def set_to(asked: Question, value: float) -> Question:
         seen.append(value)
-        return changed(asked, {"costs.step_s": value})
+        return change_question(asked, {"costs.step_s": value})
 
-    one = Range(good, bad, set_to, str, lambda value: f"{value!r}")
-    rest = [Range(1, 2, lambda asked, _: asked, str, lambda _: "never")] if other else []
-    words = border([question], [one, *rest], lambda asked: asked.known_costs.step_s <= limit)
+    one = ValueRange(good, bad, set_to, str, lambda value: f"{value!r}")
+    rest = [ValueRange(1, 2, lambda asked, _: asked, str, lambda _: "never")] if other else []
+    words = find_border(
+        [question], [one, *rest], lambda asked: asked.required_costs.step_s <= limit
+    )
 
     assert words is not None
     first = float(words.split(" ")[0].rstrip(","))
@@ -152,11 +163,11 @@ def test_the_border_is_the_last_value_that_suffices(
 def test_ends_and_readings_are_each_a_way() -> None:
     ranged = asked(costs__restart_s=[30, 60])
 
-    ways = ways_to_read(ranged, cost_ranges(ranged))
+    ways = list_readings(ranged, cost_ranges(ranged))
 
     assert [way.name for way in ways] == ["a restart of 30.0 s", "a restart of 60.0 s"]
-    assert [way.question.known_costs.restart_s for way in ways] == [30, 60]
-    assert all(math.isclose(way.question.known_costs.save_s, 10) for way in ways)
+    assert [way.question.required_costs.restart_s for way in ways] == [30, 60]
+    assert all(math.isclose(way.question.required_costs.save_s, 10) for way in ways)
 
 
 @pytest.mark.parametrize("held", ["0", "a", "9..3", "3..", "1..2..3"])
@@ -173,22 +184,22 @@ def test_ends_of_nodes_that_make_no_sense_are_refused(tmp_path: Path, held: str)
 
 
 def test_what_is_said_of_a_market_holds_for_every_number_of_nodes() -> None:
-    held = held_range(
+    held = build_held_range(
         2, 40, lambda n: Market(lifetime=Exponential(mtbf_h=n)), {"market.price_ratio": 0.9}
     )
 
-    assert {held.at(asked(), n).market.price_ratio for n in (2, 40)} == {0.9}
+    assert {held.apply_value(asked(), n).market.price_ratio for n in (2, 40)} == {0.9}
 
 
 def test_a_rule_that_stops_the_job_is_within_no_border() -> None:
-    question = changed(
+    question = change_question(
         asked(settings__checkpoint_upload_mode="async"),
         {"costs.upload_s": [5, 3000], "goal.deadline_h": 60.0},
     )
 
-    found = answer(question, FEW)
+    found = answer_question(question, FEW)
 
     if "It is a go if an upload costs " in found.why:
         minutes = float(found.why.rpartition("an upload costs ")[2].split()[0])
-        within = answer(changed(question, {"costs.upload_s": 59.0 * minutes}), FEW)
+        within = answer_question(change_question(question, {"costs.upload_s": 59.0 * minutes}), FEW)
         assert within.word == "go"

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from chaos.errors import UsageError
-from chaos.preflight.answer import Answer, answer, of_all
+from chaos.preflight.answer import Answer, answer_question, combine_answers
 from chaos.preflight.capacity import capacity, pools_capacity
-from chaos.preflight.compression import follow_nodes, pool_for
+from chaos.preflight.compression import choose_pool, follow_nodes
 from chaos.preflight.forecast import Effort
-from chaos.preflight.load import MarketChoice, chosen_market
+from chaos.preflight.load import MarketChoice, choose_market
 from chaos.preflight.market import (
     Exponential,
     LossNotice,
@@ -25,16 +25,16 @@ from chaos.preflight.market import (
     TraceNodes,
     TraceReading,
     Weibull,
-    in_words,
+    describe_trace_nodes,
     loss_interval_s,
 )
 from chaos.preflight.page import render_answer
-from chaos.preflight.question import Costs, Goal, JobShape, Question, changed
-from chaos.preflight.ranges import ways_to_read
+from chaos.preflight.question import Costs, Goal, JobShape, Question, change_question
+from chaos.preflight.ranges import list_readings
 from chaos.preflight.render import render_summary
 from chaos.preflight.rules import findings
 from chaos.preflight.settings import RaySettings
-from chaos.preflight.trace import Trace, fit, replayed, trace_of_counts
+from chaos.preflight.trace import Trace, build_replay_market, build_trace, fit_market
 from tests.preflight.drawn import drawn
 from tests.preflight.shown import shown
 
@@ -60,14 +60,16 @@ def asked_of(market: Market, **values: object) -> Question:
         market=market,
         goal=Goal(deadline_h=12.0),
     )
-    return changed(asked, {name.replace("__", "."): value for name, value in values.items()})
+    return change_question(
+        asked, {name.replace("__", "."): value for name, value in values.items()}
+    )
 
 
 def market_of(trace: Trace, read: TraceReading | None = None, *, repeated: bool = False) -> Market:
     told = LossNotice(seconds=120, reliability=0.95)
     if repeated:
-        return replayed(trace, notice=told, price_ratio=0.35).read_as(read)
-    return fit(trace, notice=told, price_ratio=0.35).market.read_as(read)
+        return build_replay_market(trace, notice=told, price_ratio=0.35).choose_reading(read)
+    return fit_market(trace, notice=told, price_ratio=0.35).market.choose_reading(read)
 
 
 # -- the nodes that a job holds -----------------------------------------------------------------
@@ -146,7 +148,7 @@ def test_a_trace_and_its_nodes_are_of_one_size() -> None:
 @pytest.fixture(scope="module", params=[False, True], ids=["fitted", "repeated"])
 def both(request: pytest.FixtureRequest, trace: Trace) -> Answer:
     """Return the answer without a chosen reading."""
-    return answer(asked_of(market_of(trace, repeated=request.param)), FEW)
+    return answer_question(asked_of(market_of(trace, repeated=request.param)), FEW)
 
 
 def test_where_the_readings_differ_it_cannot_be_told(both: Answer) -> None:
@@ -164,7 +166,7 @@ def test_where_the_readings_differ_it_cannot_be_told(both: Answer) -> None:
 def test_both_readings_are_shown_with_their_figures_and_the_option_that_chooses(
     both: Answer,
 ) -> None:
-    plain = json.loads(json.dumps(both.to_json(), default=str))
+    plain = json.loads(json.dumps(both.dump_values(), default=str))
 
     assert [one["trace_nodes"] for one in plain["readings"]] == ["pool", "market"]
     goodputs = [one["forecast"]["goodput"]["middle"] for one in plain["readings"]]
@@ -180,7 +182,7 @@ def test_both_readings_are_shown_with_their_figures_and_the_option_that_chooses(
 
 @pytest.mark.parametrize("read", ["pool", "market"])
 def test_a_chosen_reading_is_answered_alone_and_said(trace: Trace, read: TraceReading) -> None:
-    found = answer(asked_of(market_of(trace, read, repeated=True)), FEW)
+    found = answer_question(asked_of(market_of(trace, read, repeated=True)), FEW)
 
     assert found.readings == ()
     assert found.forecast is not None
@@ -191,7 +193,7 @@ def test_a_chosen_reading_is_answered_alone_and_said(trace: Trace, read: TraceRe
 
 def test_where_the_readings_agree_the_worse_one_is_shown_and_the_other_named(trace: Trace) -> None:
     asked = asked_of(market_of(trace, repeated=True), job__nodes=22, goal__deadline_h=8.0)
-    found = answer(asked, FEW)
+    found = answer_question(asked, FEW)
 
     assert found.word == "no-go"
     assert {one.word for one in found.readings} == {"no-go"}
@@ -209,7 +211,7 @@ def test_where_the_readings_agree_the_worse_one_is_shown_and_the_other_named(tra
 def test_without_costs_both_readings_are_asked_of_the_rules(trace: Trace) -> None:
     bare = asked_of(market_of(trace)).model_copy(update={"costs": None})
 
-    found = answer(bare, FEW)
+    found = answer_question(bare, FEW)
 
     texts = [one.text for one in found.findings if one.rule == "min-nodes-above-market"]
     assert any("(the trace's 24, by shares)" in text for text in texts)
@@ -225,13 +227,13 @@ def test_changes_that_suffice_by_one_reading_alone_are_not_advised(trace: Trace)
         settings__max_preemption_failures=0,
         goal__deadline_h=6.0,
     )
-    found = answer(asked, FEW)
+    found = answer_question(asked, FEW)
     worse, better = found.readings
     few = replace(worse, changes={**found.changes, "settings.max_failures": 1})
 
     assert [one.word for one in (found, worse, better)] == ["go with changes"] * 3
     # Read as a market, the same job meets more losses.
-    doubtful = of_all((few, better), (), FEW)
+    doubtful = combine_answers((few, better), (), FEW)
     assert doubtful.word == "cannot tell"
     assert "go with changes as a market, each with other changes" in doubtful.why
 
@@ -239,16 +241,16 @@ def test_changes_that_suffice_by_one_reading_alone_are_not_advised(trace: Trace)
 def test_a_job_larger_than_the_trace_is_read_by_shares_alone(trace: Trace) -> None:
     asked = asked_of(market_of(trace, repeated=True), job__nodes=32, goal__deadline_h=8.0)
 
-    ((only, _),) = ways_to_read(asked)
+    ((only, _),) = list_readings(asked)
     assert "read as 32 of yours by shares: 2 copies of the trace" in (
-        in_words(only.market, 32) or ""
+        describe_trace_nodes(only.market, 32) or ""
     )
     with pytest.raises(UsageError, match="whether more could be had is not in it") as refused:
-        ways_to_read(asked_of(market_of(trace, "market"), job__nodes=32))
+        list_readings(asked_of(market_of(trace, "market"), job__nodes=32))
     assert "--trace-nodes pool" in refused.value.hint
     # An elastic one may go on with what there was.
     elastic = asked_of(market_of(trace, "market"), job__nodes=32, job__min_nodes=8)
-    assert [way.question for way in ways_to_read(elastic)] == [elastic]
+    assert [way.question for way in list_readings(elastic)] == [elastic]
 
 
 def test_a_rule_says_of_which_nodes_it_speaks(trace: Trace) -> None:
@@ -277,8 +279,8 @@ def test_a_rule_says_of_which_nodes_it_speaks(trace: Trace) -> None:
 def test_how_a_trace_is_read_is_said_by_an_example(market: Market, pool: int, text: str) -> None:
     read = market.model_copy(update={"trace_nodes": TraceNodes(most=24)})
 
-    assert text in (in_words(read, pool) or "")
-    assert in_words(market, pool) is None
+    assert text in (describe_trace_nodes(read, pool) or "")
+    assert describe_trace_nodes(market, pool) is None
 
 
 # -- where else a trace is used -----------------------------------------------------------------
@@ -290,30 +292,30 @@ def test_the_option_reaches_the_market(tmp_path: Path) -> None:
     file.write_text("\n".join(rows), encoding="utf-8")
 
     for repeated in (False, True):
-        market, _ = chosen_market(MarketChoice(trace=file, replay=repeated, trace_nodes="market"))
+        market, _ = choose_market(MarketChoice(trace=file, replay=repeated, trace_nodes="market"))
         assert market.trace_nodes == TraceNodes(most=6, read="market")
-    assert chosen_market(MarketChoice(trace=file))[0].trace_nodes == TraceNodes(most=6)
+    assert choose_market(MarketChoice(trace=file))[0].trace_nodes == TraceNodes(most=6)
 
 
 def test_runs_of_a_validation_need_a_trace_that_always_has_the_jobs_nodes(trace: Trace) -> None:
     market = market_of(trace, "market", repeated=True)
     least = min(change.up for change in trace.changes)
 
-    assert pool_for(market, nodes=least) == least
+    assert choose_pool(market, nodes=least) == least
     with pytest.raises(UsageError, match=rf"fewer than {least + 1} nodes"):
-        pool_for(market, nodes=least + 1)
+        choose_pool(market, nodes=least + 1)
 
 
 def test_of_a_market_lost_nodes_are_replaced_at_once() -> None:
     counts = [(0.0, 6), (60.0, 5), (120.0, 4), (180.0, 2), (240.0, 6)]
-    trace = trace_of_counts("t", counts, format_="test", kind="held", span_s=300)
+    trace = build_trace("t", counts, format_="test", kind="held", span_s=300)
 
     for seed in range(20):
-        start = follow_nodes(trace, pool=3, least=3, seed=seed, read="market")
+        start = follow_nodes(trace, pool=3, min_nodes=3, seed=seed, read="market")
         up = start.up
         for change in start.changes:
-            up += change.back - change.lost
-            at = start.since_s + change.at_s
+            up += change.returned - change.lost
+            at = start.start_s + change.at_s
             assert up == min(3, next(count for at_s, count in reversed(counts) if at_s <= at))
 
 
@@ -323,16 +325,16 @@ def test_of_a_market_lost_nodes_are_replaced_at_once() -> None:
 )
 def test_whatever_the_trace_no_more_is_lost_than_was_held(ups: list[int], seed: int) -> None:
     counts = [(60.0 * n, up) for n, up in enumerate(ups)]
-    trace = trace_of_counts("t", counts, format_="test", kind="held", span_s=60.0 * len(ups))
+    trace = build_trace("t", counts, format_="test", kind="held", span_s=60.0 * len(ups))
     try:
-        start = follow_nodes(trace, pool=3, least=2, seed=seed, read="market")
+        start = follow_nodes(trace, pool=3, min_nodes=2, seed=seed, read="market")
     except UsageError:
         return
     up = start.up
     for change in start.changes:
         assert 0 <= change.lost <= up
-        assert change.back >= 0
-        up += change.back - change.lost
+        assert change.returned >= 0
+        up += change.returned - change.lost
         assert 0 <= up <= 3
 
 
@@ -341,7 +343,7 @@ def test_whatever_the_trace_no_more_is_lost_than_was_held(ups: list[int], seed: 
 
 @pytest.fixture(scope="module")
 def no_go(trace: Trace) -> Answer:
-    return answer(asked_of(market_of(trace, "pool")), FEW)
+    return answer_question(asked_of(market_of(trace, "pool")), FEW)
 
 
 def test_a_no_go_says_what_would_have_to_be_true(no_go: Answer, trace: Trace) -> None:
@@ -354,17 +356,17 @@ def test_a_no_go_says_what_would_have_to_be_true(no_go: Answer, trace: Trace) ->
     free = market_of(trace, "pool").model_copy(
         update={"lifetime": Exponential(mtbf_h=mtbf_h), "shock": None, "doubt": None}
     )
-    better = answer(changed(asked_of(free), no_go.changes), FEW)
+    better = answer_question(change_question(asked_of(free), no_go.changes), FEW)
     assert better.word in {"go", "go with changes"}
 
 
 def test_a_deadline_that_is_only_too_short_is_said_as_the_one_that_would_do() -> None:
     calm = Market(lifetime=Exponential(mtbf_h=500))
-    found = answer(asked_of(calm, goal__deadline_h=5.0), FEW)
+    found = answer_question(asked_of(calm, goal__deadline_h=5.0), FEW)
 
     assert found.word == "no-go"
     hours = float(found.would_take.partition("a deadline of ")[2].split()[0])
-    assert answer(asked_of(calm, goal__deadline_h=hours * 1.02), FEW).word == "go"
+    assert answer_question(asked_of(calm, goal__deadline_h=hours * 1.02), FEW).word == "go"
 
 
 def test_a_page_of_a_no_go_has_no_difference_that_may_be_none(no_go: Answer) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.audit.job_profile import job_profile
+from chaos.audit.job_profile import measure_job
 from chaos.errors import UsageError
 from chaos.faults.kill_node import KillNode
 from chaos.faults.return_capacity import ReturnCapacity
@@ -15,12 +15,12 @@ from chaos.model.places import EpochRank
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.trigger import AtStep
-from chaos.preflight.calibration import struck_places
+from chaos.preflight.calibration import draw_fault_triggers
 from chaos.preflight.compression import FollowedNodes, JobPace, PoolChange, TraceWalk, follow_nodes
-from chaos.preflight.compression import walked as part_with_a_loss
-from chaos.preflight.trace import Trace, trace_of_counts
+from chaos.preflight.compression import find_walk as part_with_a_loss
+from chaos.preflight.trace import Trace, build_trace
 from chaos.scenario_file.load import load_scenario
-from chaos.scenario_file.text import scenario_text
+from chaos.scenario_file.text import render_scenario
 from tests.check.story import Story
 
 PACE = JobPace(workers=2, min_workers=None, steps=(10,) * 6, saved=frozenset(range(6)), step_s=1.0)
@@ -116,7 +116,7 @@ def traces(draw: st.DrawFn) -> Trace:
     for apart, up in steps:
         at_s += apart
         counts.append((at_s, up))
-    return trace_of_counts("drawn", counts, format_="test", kind="held", span_s=at_s + 1)
+    return build_trace("drawn", counts, format_="test", kind="held", span_s=at_s + 1)
 
 
 @given(traces(), st.integers(0, 5), st.sampled_from([None, 1]))
@@ -124,7 +124,7 @@ def test_what_comes_of_any_trace_can_be_run(
     tmp_path_factory: pytest.TempPathFactory, trace: Trace, seed: int, least: int | None
 ) -> None:
     pace = JobPace(2, least, (10,) * 6, frozenset(range(6)), 0.5)
-    start = follow_nodes(trace, pool=3, least=2, seed=seed)
+    start = follow_nodes(trace, pool=3, min_nodes=2, seed=seed)
     walk = TraceWalk(pace, seed)
     walk.walk(start, scale=1)
 
@@ -134,7 +134,7 @@ def test_what_comes_of_any_trace_can_be_run(
     (folder / "job.py").write_text("", encoding="utf-8")
     path = folder / "a.chaos.yaml"
     plan = plan_of(folder, walk.ops, nodes=start.up, least=least)
-    text = scenario_text(plan, folder=folder, comment=["a trace"], expect={})
+    text = render_scenario(plan, folder=folder, comment=["a trace"], expect={})
     path.write_text(text, encoding="utf-8")
     loaded = load_scenario(path)
     assert [entry.fault for entry in loaded.faults] == [op.fault for op in walk.ops]
@@ -156,56 +156,56 @@ def plan_of(folder: Path, ops: list[Op], *, nodes: int, least: int | None) -> Pl
 
 
 def test_nodes_of_a_trace_are_lost_together_where_the_trace_lost_them_together() -> None:
-    trace = trace_of_counts(
+    trace = build_trace(
         "zone", [(0, 32), (60, 0), (120, 32)], format_="test", kind="held", span_s=180
     )
 
-    start = follow_nodes(trace, pool=3, least=2, seed=1)
+    start = follow_nodes(trace, pool=3, min_nodes=2, seed=1)
 
-    assert [(change.lost, change.back) for change in start.changes] == [(3, 0), (0, 3)]
+    assert [(change.lost, change.returned) for change in start.changes] == [(3, 0), (0, 3)]
 
 
 def test_the_same_seed_follows_the_same_nodes() -> None:
     counts = [(float(n), 8 - n % 5) for n in range(40)]
-    trace = trace_of_counts("t", counts, format_="test", kind="held")
+    trace = build_trace("t", counts, format_="test", kind="held")
 
-    first, again, other = (follow_nodes(trace, pool=4, least=2, seed=s) for s in (1, 1, 2))
+    first, again, other = (follow_nodes(trace, pool=4, min_nodes=2, seed=s) for s in (1, 1, 2))
 
     assert first == again != other
 
 
 def test_a_trace_of_too_few_nodes_is_refused() -> None:
-    trace = trace_of_counts("t", [(0, 2), (1, 1)], format_="test", kind="held")
+    trace = build_trace("t", [(0, 2), (1, 1)], format_="test", kind="held")
 
     with pytest.raises(UsageError, match="2 nodes at most, and 3"):
-        follow_nodes(trace, pool=3, least=2, seed=0)
-    short = trace_of_counts("t", [(0, 1), (1, 0), (2, 1)], format_="t", kind="held")
+        follow_nodes(trace, pool=3, min_nodes=2, seed=0)
+    short = build_trace("t", [(0, 1), (1, 0), (2, 1)], format_="t", kind="held")
     with pytest.raises(UsageError, match="never 2 are up"):
-        follow_nodes(short, pool=1, least=2, seed=0)
+        follow_nodes(short, pool=1, min_nodes=2, seed=0)
 
 
 def test_calibration_strikes_behind_the_first_commit() -> None:
-    job = job_profile(Story(()).history())
+    job = measure_job(Story(()).history())
 
-    places = list(struck_places(job, count=8, seed=1))
+    places = list(draw_fault_triggers(job, count=8, seed=1))
 
     assert all(at.epoch > 0 for at in places)
     assert len(set(map(str, places))) > 2
-    assert places == list(struck_places(job, count=8, seed=1))
+    assert places == list(draw_fault_triggers(job, count=8, seed=1))
 
 
 def test_a_job_that_reports_once_cannot_be_calibrated() -> None:
-    job = replace(job_profile(Story(()).history()), steps={EpochRank(0, 0): 5, EpochRank(0, 1): 5})
+    job = replace(measure_job(Story(()).history()), steps={EpochRank(0, 0): 5, EpochRank(0, 1): 5})
 
     with pytest.raises(UsageError, match="reports only once"):
-        list(struck_places(job, count=1, seed=0))
+        list(draw_fault_triggers(job, count=1, seed=0))
 
 
 def test_a_part_of_the_trace_is_taken_in_which_the_job_loses_a_worker() -> None:
     # Of nine nodes three are lost: most draws of three follow one that is, many do not.
     counts = [(0.0, 9), (20.0, 8), (35.0, 7), (50.0, 6)]
-    trace = trace_of_counts("t", counts, format_="t", kind="held", span_s=60.0)
-    drawn = [follow_nodes(trace, pool=3, least=2, seed=seed) for seed in range(20)]
+    trace = build_trace("t", counts, format_="t", kind="held", span_s=60.0)
+    drawn = [follow_nodes(trace, pool=3, min_nodes=2, seed=seed) for seed in range(20)]
 
     def part(seed: int) -> tuple[FollowedNodes, TraceWalk]:
         return part_with_a_loss(trace, PACE, pool=3, seed=seed, read="pool", scale=1.0)
@@ -218,7 +218,7 @@ def test_a_part_of_the_trace_is_taken_in_which_the_job_loses_a_worker() -> None:
 
 
 def test_a_trace_in_which_no_part_takes_a_worker_is_refused() -> None:
-    trace = trace_of_counts("t", [(0, 9), (50, 10), (90, 9)], format_="t", kind="held")
+    trace = build_trace("t", [(0, 9), (50, 10), (90, 9)], format_="t", kind="held")
 
     with pytest.raises(UsageError, match="in 16 parts of the trace, at this pace, no loss takes"):
         part_with_a_loss(trace, PACE, pool=3, seed=0, read="pool", scale=1.0)

@@ -6,9 +6,9 @@ import pytest
 
 from chaos.errors import UsageError
 from chaos.preflight.estimate import chance
-from chaos.preflight.forecast import Effort, forecast, simulate
+from chaos.preflight.forecast import Effort, build_forecast, simulate
 from chaos.preflight.intervals import interval_curve
-from chaos.preflight.question import Question, changed
+from chaos.preflight.question import Question, change_question
 from chaos.preflight.rules import RULES, findings
 from chaos.preflight.rules.rule import Predictions, Rule
 from chaos.preflight.settings import TorchrunSettings
@@ -29,7 +29,7 @@ def test_a_sound_question_triggers_nothing(sound: Question) -> None:
 
 
 def foretold(question: Question) -> Predictions:
-    return Predictions(forecast(question, simulate(question, runs=200, seed=0, jobs=1)))
+    return Predictions(build_forecast(question, simulate(question, runs=200, seed=0, jobs=1)))
 
 
 def told_of(rule: Rule, question: Question) -> Predictions | None:
@@ -39,16 +39,16 @@ def told_of(rule: Rule, question: Question) -> Predictions | None:
 
 @every_rule
 def test_its_bad_example_triggers_it_and_its_good_one_does_not(rule: Rule) -> None:
-    bad, good = (changed(sound_for(rule), values) for values in (rule.bad, rule.good))
+    bad, good = (change_question(sound_for(rule), values) for values in (rule.bad, rule.good))
 
-    assert rule.finds(bad, told_of(rule, bad)) is not None
-    assert rule.finds(good, told_of(rule, good)) is None
+    assert rule.find(bad, told_of(rule, bad)) is not None
+    assert rule.find(good, told_of(rule, good)) is None
 
 
 @every_rule
 def test_beside_its_good_example_no_other_rule_fires_that_its_bad_one_spares(rule: Rule) -> None:
     bad, good = (
-        {found.rule for found in findings(changed(sound_for(rule), values))}
+        {found.rule for found in findings(change_question(sound_for(rule), values))}
         for values in (rule.bad, rule.good)
     )
 
@@ -57,7 +57,7 @@ def test_beside_its_good_example_no_other_rule_fires_that_its_bad_one_spares(rul
 
 @every_rule
 def test_it_has_a_reason_and_a_source_and_can_be_ignored(rule: Rule) -> None:
-    question = changed(sound_for(rule), rule.bad)
+    question = change_question(sound_for(rule), rule.bad)
 
     assert rule.reason.endswith(".")
     assert rule.source
@@ -68,17 +68,19 @@ def test_it_has_a_reason_and_a_source_and_can_be_ignored(rule: Rule) -> None:
 
 @every_rule
 def test_without_costs_it_says_only_what_it_can_know(rule: Rule) -> None:
-    bare = changed(sound_for(rule), {**rule.bad, "costs.step_s": 1.0})
+    bare = change_question(sound_for(rule), {**rule.bad, "costs.step_s": 1.0})
     bare = bare.model_copy(update={"costs": None})
 
-    found = rule.finds(bare, None)
+    found = rule.find(bare, None)
 
     assert found is None or "None" not in found
 
 
 def test_ids_are_distinct_and_the_gravest_stands_first() -> None:
     assert len({rule.id for rule in RULES}) == len(RULES)
-    bad = changed(sound_question(), {"settings.num_to_keep": 1, "settings.workers_on_head": True})
+    bad = change_question(
+        sound_question(), {"settings.num_to_keep": 1, "settings.workers_on_head": True}
+    )
     assert [found.weight for found in findings(bad)] == ["stops", "advice"]
 
 
@@ -89,7 +91,9 @@ def test_an_unknown_id_is_named_with_the_nearest() -> None:
 
 def weights(**values: object) -> dict[str, str]:
     places = {name.replace("__", "."): value for name, value in values.items()}
-    return {found.rule: found.weight for found in findings(changed(sound_question(), places))}
+    return {
+        found.rule: found.weight for found in findings(change_question(sound_question(), places))
+    }
 
 
 def test_an_interval_above_losses_costs_and_is_held_against_losses_without_a_save() -> None:
@@ -130,7 +134,7 @@ def test_a_budget_is_held_against_the_confidence_that_was_asked_for(
         "market.notice.reliability": 0.5,
         "goal.confidence": confidence,
     }
-    question = changed(sound_question(), places)
+    question = change_question(sound_question(), places)
     found = {one.rule for one in findings(question, foretold(question))}
 
     assert ("retry-budget" in found) is fires
@@ -138,15 +142,15 @@ def test_a_budget_is_held_against_the_confidence_that_was_asked_for(
 
 
 def test_a_budget_is_said_with_the_share_that_the_simulation_shows() -> None:
-    question = changed(sound_question(), dict(RULE["retry-budget"].bad))
+    question = change_question(sound_question(), dict(RULE["retry-budget"].bad))
     told = foretold(question)
     (text,) = (one.text for one in findings(question, told) if one.rule == "retry-budget")
 
-    assert f"ends {told.seen.spent.share:.1%} of runs (5% may)" in text
+    assert f"ends {told.forecast.spent.share:.1%} of runs (5% may)" in text
 
 
 def test_no_retry_is_silent_where_nothing_is_lost_without_notice() -> None:
-    told = changed(
+    told = change_question(
         sound_question(),
         {"settings.max_failures": 0, "market.notice.reliability": 1.0},
     )
@@ -192,13 +196,13 @@ def test_a_limit_on_starts_is_held_against_one_wait(
 
 
 def test_where_starts_were_simulated_their_budget_is_said_with_its_share() -> None:
-    asked = changed(sound_question(), {"settings.controller_failure_limit": 9})
-    seen = foretold(asked).seen
+    asked = change_question(sound_question(), {"settings.controller_failure_limit": 9})
+    seen = foretold(asked).forecast
     told = Predictions(
         replace(seen, ends={**seen.ends, "controller_failure_limit": chance(50, 200)})
     )
 
-    text = RULE["controller-failure-limit"].finds(asked, told)
+    text = RULE["controller-failure-limit"].find(asked, told)
     assert text == "controller_failure_limit is 9, and using it up ends 25.0% of runs (5% may)"
 
 
@@ -207,19 +211,20 @@ def test_a_whole_restart_that_is_longer_than_a_silent_death_may_hold_the_detecti
     death = {"settings.node_death_s": 63.0}
 
     found = [
-        {one.rule for one in findings(changed(sound_question(), {**values, **death}))}
+        {one.rule for one in findings(change_question(sound_question(), {**values, **death}))}
         for values in (quick, slow)
     ]
     assert ["detection-below-ray" in one for one in found] == [True, False]
 
 
 def test_where_intervals_were_simulated_the_rule_says_what_the_simulation_shows() -> None:
-    question = changed(sound_question(), dict(RULE["interval"].bad))
+    question = change_question(sound_question(), dict(RULE["interval"].bad))
     effort = Effort(runs=200, jobs=1)
     told = Predictions(
-        forecast(question, effort.simulate(question)), interval_curve(question, effort.try_each)
+        build_forecast(question, effort.simulate(question)),
+        interval_curve(question, effort.try_each),
     )
-    text = RULE["interval"].finds(question, told)
+    text = RULE["interval"].find(question, told)
 
     assert text is not None
     assert "Daly" not in text

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.errors import UsageError
-from chaos.preflight.run_logs import Span, logged_costs, marks_of
-from chaos.preflight.seen_costs import RESTART_S, SAVE_S, seen_costs
+from chaos.preflight.observed_costs import RESTART_S, SAVE_S, find_observed_costs
+from chaos.preflight.run_logs import LogSpan, parse_costs, parse_marks
 
 BEGUN = datetime(2026, 11, 20, 10)  # noqa: DTZ001 - logs have no zone
 FORMS = {
@@ -53,14 +53,14 @@ WHOLE = [
 
 @pytest.mark.parametrize("form", FORMS)
 def test_steps_saves_and_restarts_are_read_in_every_form_of_a_time(form: str) -> None:
-    found = logged_costs(log(form, *WHOLE))
+    found = parse_costs(log(form, *WHOLE))
 
     assert found.step_s is not None
     assert found.step_s.low == pytest.approx(1.0)
     assert found.save_s is not None
     assert found.save_s.low == pytest.approx(10.0)
     assert found.save_s.line == 13
-    assert (found.steps, found.every, found.restarts) == (2000, 100, 1)
+    assert (found.steps, found.save_interval, found.restarts) == (2000, 100, 1)
     assert found.restart_s is not None
     # From step 260 at 300 s to step 210 at 530 s, and 10 s between two lines.
     assert found.restart_s.low == pytest.approx(210.0)
@@ -70,7 +70,7 @@ def test_steps_saves_and_restarts_are_read_in_every_form_of_a_time(form: str) ->
 def test_a_clock_without_a_date_goes_on_over_midnight() -> None:
     late = datetime(2026, 11, 20, 23, 59)  # noqa: DTZ001
 
-    found = logged_costs(log("clock", *WHOLE, since=late))
+    found = parse_costs(log("clock", *WHOLE, since=late))
 
     assert found.step_s is not None
     assert found.step_s.low == pytest.approx(1.0)
@@ -85,7 +85,7 @@ def test_numbers_that_begin_anew_in_each_epoch_are_no_restart() -> None:
         for n in range(10, 91, 10)
     ]
 
-    found = logged_costs(log("python", *epochs))
+    found = parse_costs(log("python", *epochs))
 
     assert (found.restarts, found.restart_s) == (0, None)
     assert found.step_s is not None
@@ -100,7 +100,7 @@ def test_a_checkpoint_that_is_loaded_while_the_steps_go_on_is_no_restart() -> No
         *steps(60, 90, 70, 1.0),
     )
 
-    assert logged_costs(text).restarts == 0
+    assert parse_costs(text).restarts == 0
 
 
 def test_a_job_that_somebody_cancelled_was_not_preempted() -> None:
@@ -108,7 +108,7 @@ def test_a_job_that_somebody_cancelled_was_not_preempted() -> None:
         "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T10:05:00 ***\n"
     )
 
-    assert logged_costs(text).restarts == 0
+    assert parse_costs(text).restarts == 0
 
 
 def test_megatrons_lines_say_their_rate() -> None:
@@ -118,9 +118,9 @@ def test_megatrons_lines_say_their_rate() -> None:
         for n in range(10, 201, 10)
     )
 
-    found = logged_costs(text)
+    found = parse_costs(text)
 
-    assert found.step_s == Span(1.38, 1.38, 20)
+    assert found.step_s == LogSpan(1.38, 1.38, 20)
     assert found.steps == 1000
 
 
@@ -132,7 +132,7 @@ def test_a_bar_writes_over_its_own_line_and_shorter_ones_are_other_loops() -> No
         " 20%|##        | 200/1000 [02:00<08:00,  1.67it/s]\n"
     )
 
-    found = logged_costs(text)
+    found = parse_costs(text)
 
     assert found.step_s is not None
     assert found.step_s.low == pytest.approx(0.6)
@@ -156,7 +156,7 @@ Epoch: [0][ 10/1563]	Time  0.650 ( 0.800)	Loss 4.4
 
 
 def test_of_a_restart_without_times_of_steps_the_rest_is_assumed() -> None:
-    found = logged_costs(TORCHELASTIC)
+    found = parse_costs(TORCHELASTIC)
 
     assert found.step_s is not None
     assert found.step_s[:2] == (0.8, 1.2)  # with two nodes and with four
@@ -170,7 +170,7 @@ def test_a_batch_that_is_named_by_its_index_is_done() -> None:
     line = "Epoch: [{}]  [{:4d}/1251]  eta: 0:02:23  lr: 0.01  loss: 1.3 (1.2)  time: {}  data: 0.1"
     text = "\n".join(line.format(*at) for at in ((0, 0, 1.5), (1, 20, 0.28), (1, 1250, 0.28)))
 
-    marks = [*marks_of(f"{text}\nTest:  [ 0/98]  eta: 0:01:18  loss: 0.4 (0.4)  time: 0.8\n")]
+    marks = [*parse_marks(f"{text}\nTest:  [ 0/98]  eta: 0:01:18  loss: 0.4 (0.4)  time: 0.8\n")]
 
     assert [(mark.step, mark.epoch, mark.rate_s) for mark in marks] == [
         (1, 0, 1.5),
@@ -194,14 +194,14 @@ def test_bars_of_other_loops_are_no_training() -> None:
         + bars("Evaluating: ", 4000, (2000, "00:20"), (4000, "00:40"))
     )
 
-    found = logged_costs(text)
+    found = parse_costs(text)
 
     assert found.step_s is not None
     assert (found.step_s.low, found.steps) == (10.0, 500)
 
 
 def test_of_a_bar_that_goes_on_after_a_resume_only_what_it_passed_counts() -> None:
-    found = logged_costs(bars("", 500, (301, "00:12"), (311, "01:52"), (321, "03:32")))
+    found = parse_costs(bars("", 500, (301, "00:12"), (311, "01:52"), (321, "03:32")))
 
     assert found.step_s is not None
     assert found.step_s.low == 10.0
@@ -219,10 +219,10 @@ def test_of_a_bar_that_goes_on_after_a_resume_only_what_it_passed_counts() -> No
     ],
 )
 def test_steps_of_an_epoch_are_not_the_length_of_the_training(text: str) -> None:
-    found = logged_costs(text)
+    found = parse_costs(text)
 
     assert found.step_s is not None
-    assert (found.steps, found.every) == (None, None)
+    assert (found.steps, found.save_interval) == (None, None)
 
 
 def test_what_was_cancelled_by_hand_and_went_on_days_later_is_no_restart() -> None:
@@ -232,7 +232,7 @@ def test_what_was_cancelled_by_hand_and_went_on_days_later_is_no_restart() -> No
         + log("python", (200_000, "resuming from checkpoint"), *steps(60, 90, 200_020, 1.0))
     )
 
-    assert logged_costs(text).restart_s is None
+    assert parse_costs(text).restart_s is None
 
 
 def test_a_best_checkpoint_that_is_loaded_as_each_epoch_ends_is_no_restart() -> None:
@@ -243,13 +243,13 @@ def test_a_best_checkpoint_that_is_loaded_as_each_epoch_ends_is_no_restart() -> 
         if epoch:
             lines.append((200.0 * epoch + 99, "Loading best checkpoint"))
 
-    assert logged_costs(log("python", *lines)).restarts == 0
+    assert parse_costs(log("python", *lines)).restarts == 0
 
 
 def test_a_save_that_no_line_can_tell_is_a_range_from_nothing() -> None:
     lines = [*steps(10, 100, 0, 1.0), (90.2, "saving checkpoint"), *steps(110, 200, 100, 1.0)]
 
-    found = logged_costs(log("python", *lines))
+    found = parse_costs(log("python", *lines))
 
     assert found.save_s is not None
     assert found.save_s[:2] == (0.0, 1.0)
@@ -260,7 +260,7 @@ def test_where_each_step_is_saved_a_step_has_its_save_in_it() -> None:
     for n in range(10):
         lines += [(10.0 * n, f"step {n + 1}/90"), (10.0 * n + 1, "saved checkpoint")]
 
-    found = logged_costs(log("python", *lines))
+    found = parse_costs(log("python", *lines))
 
     assert found.step_s is not None
     assert (found.step_s.low, found.save_s) == (10.0, None)
@@ -275,7 +275,7 @@ def test_where_each_step_is_saved_a_step_has_its_save_in_it() -> None:
     ],
 )
 def test_a_log_shows_who_starts_the_job(line: str, launcher: str | None) -> None:
-    assert logged_costs(log("python", *steps(10, 50, 0, 1.0), (60, line))).launcher == launcher
+    assert parse_costs(log("python", *steps(10, 50, 0, 1.0), (60, line))).launcher == launcher
 
 
 @pytest.mark.parametrize(
@@ -295,8 +295,8 @@ def test_a_failure_that_is_logged_without_the_restart_is_one_if_steps_follow(
     # torch 2.13 says "will restart worker group" at a level that is not shown.
     ended = [*steps(10, 50, 0, 1.0), (60.0, line)]
 
-    assert logged_costs(log("python", *ended)).restarts == 0
-    assert logged_costs(log("python", *ended, *steps(60, 90, 90, 1.0))).restarts == restarts
+    assert parse_costs(log("python", *ended)).restarts == 0
+    assert parse_costs(log("python", *ended, *steps(60, 90, 90, 1.0))).restarts == restarts
 
 
 @pytest.mark.parametrize(
@@ -318,12 +318,12 @@ def test_a_failure_that_is_logged_without_the_restart_is_one_if_steps_follow(
     ],
 )
 def test_what_a_job_is_told_and_begins_with_is_no_step_save_or_resume(line: str) -> None:
-    alone = [mark for mark in marks_of(line) if mark.kind != "save"]
+    alone = [mark for mark in parse_marks(line) if mark.kind != "save"]
     among = [(0.0, line), *steps(10, 60, 10, 1.0), (61.0, line), *steps(70, 120, 70, 1.0)]
 
     assert alone == []
-    assert logged_costs(log("python", *among)).every is None
-    assert logged_costs(log("python", *among)).restarts == 0
+    assert parse_costs(log("python", *among)).save_interval is None
+    assert parse_costs(log("python", *among)).restarts == 0
 
 
 def test_what_transformers_goes_on_from_is_a_resume_and_no_save() -> None:
@@ -333,14 +333,14 @@ def test_what_transformers_goes_on_from_is_a_resume_and_no_save() -> None:
         "  Continuing training from global step 200\n"
     )
 
-    assert [mark.kind for mark in marks_of(lines)] == ["resume"] * 3
+    assert [mark.kind for mark in parse_marks(lines)] == ["resume"] * 3
 
 
 def test_what_ends_a_bar_does_not_hide_its_last_step() -> None:
     end = "error: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T10:05:00 DUE TO PREEMPTION ***"
     text = f"\r 44%|####| 22/50 [00:22<00:28]\r 46%|####| 23/50 [00:23<00:27, 1.0s/it]{end}\n"
 
-    assert [(mark.kind, mark.step) for mark in marks_of(text)] == [
+    assert [(mark.kind, mark.step) for mark in parse_marks(text)] == [
         ("step", 22),
         ("step", 23),
         ("notice", None),
@@ -350,13 +350,13 @@ def test_what_ends_a_bar_does_not_hide_its_last_step() -> None:
 def test_a_training_that_begins_after_the_end_of_another_is_no_restart() -> None:
     whole = [*steps(500, 2000, 0, 1.0, 500), (1600.0, "Loaded checkpoint of the base model")]
 
-    assert logged_costs(log("python", *whole, *steps(500, 1000, 1700, 1.0, 500))).restarts == 0
-    assert logged_costs(log("python", *whole, *steps(1500, 2000, 1700, 1.0, 500))).restarts == 1
+    assert parse_costs(log("python", *whole, *steps(500, 1000, 1700, 1.0, 500))).restarts == 0
+    assert parse_costs(log("python", *whole, *steps(1500, 2000, 1700, 1.0, 500))).restarts == 1
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_has_nothing_in_it(text: str) -> None:
-    logged_costs(text)
+    parse_costs(text)
 
 
 @given(
@@ -376,7 +376,7 @@ def test_what_was_written_is_found(
     lines.append((at_s, "Loading checkpoint"))
     lines += steps(21 * stride, 25 * stride, at_s, each_s, stride)
 
-    found = logged_costs(log("kubernetes", *lines))
+    found = parse_costs(log("kubernetes", *lines))
 
     assert found.step_s is not None
     assert found.save_s is not None
@@ -396,7 +396,7 @@ def test_what_a_log_lacks_is_assumed_as_a_range_and_said(tmp_path: Path) -> None
     file = tmp_path / "train.log"
     file.write_text(log("python", *steps(10, 100, 0, 2.0)))
 
-    found = seen_costs(file)
+    found = find_observed_costs(file)
 
     assert found is not None
     assert found.values == {
@@ -413,7 +413,7 @@ def test_a_log_without_steps_is_refused_with_what_is_read(tmp_path: Path) -> Non
     (tmp_path / "a.log").write_text("hello\n")
 
     with pytest.raises(UsageError, match="no two steps with a time") as refused:
-        seen_costs(tmp_path / "a.log")
+        find_observed_costs(tmp_path / "a.log")
 
     assert "step 120/1000" in refused.value.hint
 
@@ -432,7 +432,7 @@ def test_a_folder_of_saves_has_the_time_of_a_step(tmp_path: Path, name: str) -> 
     for number in (100, 200, 300):
         saved(tmp_path, name.format(number), 3.0 * number, took_s=8.0)
 
-    found = seen_costs(tmp_path)
+    found = find_observed_costs(tmp_path)
 
     assert found is not None
     assert found.values["costs.step_s"] == pytest.approx(3.0)
@@ -447,7 +447,7 @@ def test_files_of_lightning_have_their_steps_in_their_names(tmp_path: Path) -> N
         file.write_text("x")
         os.utime(file, (BEGUN.timestamp() + number,) * 2)
 
-    found = seen_costs(tmp_path)
+    found = find_observed_costs(tmp_path)
 
     assert found is not None
     assert found.values["costs.step_s"] == pytest.approx(1.0)
@@ -461,7 +461,7 @@ def test_the_state_of_transformers_says_the_length_and_the_time(tmp_path: Path) 
     }
     (tmp_path / "trainer_state.json").write_text(json.dumps(state))
 
-    found = seen_costs(tmp_path / "trainer_state.json")
+    found = find_observed_costs(tmp_path / "trainer_state.json")
 
     assert found is not None
     assert found.values["costs.step_s"] == 2.5
@@ -474,7 +474,7 @@ def test_saves_that_were_downloaded_one_after_the_other_say_nothing(tmp_path: Pa
         saved(tmp_path, f"checkpoint-{number}", 0.6 * number, took_s=58.0)
 
     with pytest.raises(UsageError, match="two saves with times of their own"):
-        seen_costs(tmp_path)
+        find_observed_costs(tmp_path)
 
 
 def test_of_a_run_that_was_resumed_the_times_of_its_saves_count(tmp_path: Path) -> None:
@@ -484,7 +484,7 @@ def test_of_a_run_that_was_resumed_the_times_of_its_saves_count(tmp_path: Path) 
     state = {"max_steps": 500, "save_steps": 500, "log_history": history}
     (tmp_path / "trainer_state.json").write_text(json.dumps(state))
 
-    found = seen_costs(tmp_path)
+    found = find_observed_costs(tmp_path)
 
     assert found is not None
     assert found.values["costs.step_s"] == pytest.approx(10.0)
@@ -495,7 +495,7 @@ def test_files_of_epochs_have_no_steps_in_their_names(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         (tmp_path / f"checkpoint-{number}.pth").write_text("x")
 
-    assert seen_costs(tmp_path) is None
+    assert find_observed_costs(tmp_path) is None
 
 
 def test_saves_that_were_copied_say_nothing(tmp_path: Path) -> None:
@@ -503,11 +503,11 @@ def test_saves_that_were_copied_say_nothing(tmp_path: Path) -> None:
         saved(tmp_path, f"checkpoint-{number}", 0.001 * number)
 
     with pytest.raises(UsageError, match="two saves with times of their own"):
-        seen_costs(tmp_path)
+        find_observed_costs(tmp_path)
 
 
 def test_a_folder_of_anything_else_is_none(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
 
-    assert seen_costs(tmp_path) is None
-    assert seen_costs(tmp_path / "train.py") is None
+    assert find_observed_costs(tmp_path) is None
+    assert find_observed_costs(tmp_path / "train.py") is None

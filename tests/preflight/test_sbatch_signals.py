@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.preflight.platform_files import read_platform
+from chaos.preflight.platform_files import load_platform_file
 
 HEADER = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --requeue\n#SBATCH --open-mode=append\n"
 TRAP = "trap 'scontrol requeue $SLURM_JOB_ID' USR1\n"
@@ -34,9 +34,9 @@ HEARD = {
 def signals_of(folder: Path, script: str) -> list[str]:
     file = folder / "a.sbatch"
     file.write_text(HEADER + script, encoding="utf-8")
-    found = read_platform(file)
+    found = load_platform_file(file)
     assert found is not None
-    words = (one.words for one in found.taken)
+    words = (one.description for one in found.taken)
     return [line for line in words if "SIG" in line and not line.startswith("a signal before")]
 
 
@@ -55,7 +55,7 @@ def test_a_signal_that_is_heard_is_not(tmp_path: Path, script: str) -> None:
 def test_a_script_in_another_language_has_no_shell(tmp_path: Path) -> None:
     file = tmp_path / "train.sbatch"
     file.write_text("#!/usr/bin/env python3\n#SBATCH --signal=B:USR1@60\nmain()\n", "utf-8")
-    found = read_platform(file)
+    found = load_platform_file(file)
 
     assert found is not None
-    assert not [one for one in found.taken if "batch shell" in one.words]
+    assert not [one for one in found.taken if "batch shell" in one.description]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from chaos.errors import UsageError
 from chaos.preflight.estimate import chance
-from chaos.preflight.forecast import Outcomes, forecast, goodput, simulate, simulate_each
+from chaos.preflight.forecast import Outcomes, build_forecast, goodput, simulate, simulate_each
 from chaos.preflight.market import MARKETS, Exponential, LossNotice, Market, Shock, Weibull
-from chaos.preflight.question import Question, changed
+from chaos.preflight.question import Question, change_question
 from tests.preflight.questions import memoryless, sound_question
 
 PARTS = ("useful_s", "save_s", "lost_s", "restart_s", "wait_s")
@@ -37,7 +37,7 @@ def questions(draw: st.DrawFn) -> Question:
         lifetime=lifetime, shock=shock, notice=notice, away_h=draw(st.sampled_from([0, 0.1, 1]))
     )
     nodes = draw(st.integers(2, 12))
-    return changed(
+    return change_question(
         sound_question(),
         {
             "market": market.model_dump(mode="json"),
@@ -102,8 +102,8 @@ def test_fewer_losses_give_more_goodput(rarer: float) -> None:
 @settings(max_examples=20, deadline=None)
 @given(questions(), st.floats(0, 100))
 def test_a_slower_restart_never_gives_more_goodput(question: Question, more_s: float) -> None:
-    free = changed(question, {"settings.max_failures": -1})
-    slower = changed(free, {"costs.start_s": 15.0 + more_s})
+    free = change_question(question, {"settings.max_failures": -1})
+    slower = change_question(free, {"costs.start_s": 15.0 + more_s})
     fast, slow = goodput(outcomes(free)), goodput(outcomes(slower))
 
     error = float((slow - fast).std()) / len(fast) ** 0.5
@@ -113,8 +113,8 @@ def test_a_slower_restart_never_gives_more_goodput(question: Question, more_s: f
 @settings(max_examples=20, deadline=None)
 @given(questions())
 def test_more_retries_never_finish_fewer_runs(question: Question) -> None:
-    few = outcomes(changed(question, {"settings.max_failures": 1}))
-    many = outcomes(changed(question, {"settings.max_failures": 8}))
+    few = outcomes(change_question(question, {"settings.max_failures": 1}))
+    many = outcomes(change_question(question, {"settings.max_failures": 8}))
 
     # The same draws: a run that came through with few does so with many.
     assert (many.finished >= few.finished).all()
@@ -123,7 +123,7 @@ def test_more_retries_never_finish_fewer_runs(question: Question) -> None:
 def test_a_save_on_notice_loses_less_work() -> None:
     notice = {"seconds": 120, "reliability": 1.0}
     without = memoryless(loss_every_s=3000, every=1000, market__notice=notice)
-    with_save = changed(without, {"job.saves_on_notice": True})
+    with_save = change_question(without, {"job.saves_on_notice": True})
 
     lost, lost_less = (outcomes(q).lost_s.mean() for q in (without, with_save))
 
@@ -133,7 +133,7 @@ def test_a_save_on_notice_loses_less_work() -> None:
 def test_a_notice_too_short_for_the_save_changes_nothing() -> None:
     notice = {"seconds": 10, "reliability": 1.0}
     without = memoryless(loss_every_s=3000, market__notice=notice, costs__upload_s=30)
-    with_save = changed(without, {"job.saves_on_notice": True})
+    with_save = change_question(without, {"job.saves_on_notice": True})
 
     assert outcomes(with_save).rescued.sum() == 0
     assert np.array_equal(outcomes(without).end_s, outcomes(with_save).end_s)
@@ -147,8 +147,8 @@ def test_grace_lets_survivors_commit_after_the_deadline_but_only_when_relaxed() 
         market__notice={"seconds": 20, "reliability": 1.0},
         costs__upload_s=40,
     )
-    grace = changed(question, {"settings.preemption_grace_s": 60})
-    both = changed(grace, {"settings.relax_collectives_on_preemption": True})
+    grace = change_question(question, {"settings.preemption_grace_s": 60})
+    both = change_question(grace, {"settings.relax_collectives_on_preemption": True})
 
     assert outcomes(question).rescued.sum() == outcomes(grace).rescued.sum() == 0
     assert outcomes(both).rescued.sum() > 0
@@ -161,7 +161,7 @@ def test_announced_losses_are_charged_to_their_own_budget() -> None:
         settings__max_failures=0,
     )
     seen = outcomes(question)
-    unwatched = outcomes(changed(question, {"settings.preemption_watcher": False}))
+    unwatched = outcomes(change_question(question, {"settings.preemption_watcher": False}))
 
     assert seen.finished.all()
     assert seen.failures.sum() == 0
@@ -170,7 +170,7 @@ def test_announced_losses_are_charged_to_their_own_budget() -> None:
 
 def test_a_spare_turns_waiting_into_restarting() -> None:
     short = memoryless(loss_every_s=4000, market__away_h=0.5)
-    spare = changed(short, {"job.spare_nodes": 2})
+    spare = change_question(short, {"job.spare_nodes": 2})
 
     waits, waits_less = (outcomes(q).wait_s.mean() for q in (short, spare))
 
@@ -179,17 +179,17 @@ def test_a_spare_turns_waiting_into_restarting() -> None:
 
 def test_an_elastic_job_goes_on_with_fewer_nodes() -> None:
     rigid = memoryless(loss_every_s=4000, nodes=8, market__away_h=1.0)
-    elastic = changed(rigid, {"job.min_nodes": 4})
+    elastic = change_question(rigid, {"job.min_nodes": 4})
     stiff, bends = outcomes(rigid), outcomes(elastic)
 
     assert bends.wait_s.mean() < 0.2 * stiff.wait_s.mean()
     assert goodput(bends).mean() > goodput(stiff).mean()
-    assert forecast(elastic, bends).ledger["shrunk"] > 0
+    assert build_forecast(elastic, bends).ledger["shrunk"] > 0
 
 
 @pytest.mark.parametrize("market", MARKETS, ids=[market.name for market in MARKETS])
 def test_every_preset_can_be_simulated_and_is_named_by_its_mean_life(market: Market) -> None:
-    question = changed(sound_question(), {"market": market.model_dump(mode="json")})
+    question = change_question(sound_question(), {"market": market.model_dump(mode="json")})
     seen = outcomes(question, runs=100)
 
     assert (seen.end_s > 0).all()
@@ -208,7 +208,7 @@ def test_a_share_of_nothing_says_nothing() -> None:
 
 
 def test_a_deadline_far_beyond_what_a_job_can_need_is_no_reason_to_refuse_it() -> None:
-    asked = changed(
+    asked = change_question(
         sound_question(),
         {
             "market": next(m for m in MARKETS if m.name == "hot-4h").model_dump(mode="json"),
@@ -225,7 +225,7 @@ def test_a_deadline_far_beyond_what_a_job_can_need_is_no_reason_to_refuse_it() -
 def test_replacements_that_come_later_never_raise_the_goodput(away_h: float) -> None:
     asked = memoryless(loss_every_s=1800, nodes=8, costs__detect_s=300, market__away_h=away_h)
     sooner, later = (
-        goodput(outcomes(changed(asked, {"market.away_h": away}), runs=1000)).mean()
+        goodput(outcomes(change_question(asked, {"market.away_h": away}), runs=1000)).mean()
         for away in (away_h, away_h + 0.05)
     )
 
@@ -233,9 +233,9 @@ def test_replacements_that_come_later_never_raise_the_goodput(away_h: float) -> 
 
 
 def test_questions_that_are_asked_together_get_what_each_gets_alone() -> None:
-    base = changed(memoryless(loss_every_s=3000, nodes=8), {"market.away_h": 0.2})
+    base = change_question(memoryless(loss_every_s=3000, nodes=8), {"market.away_h": 0.2})
     asked = [
-        changed(base, values)
+        change_question(base, values)
         for values in (
             {},
             {"job.checkpoint_every_steps": 100},
@@ -261,7 +261,7 @@ def test_a_loss_of_all_nodes_of_one_run_beside_a_smaller_one_of_another_is_count
         notice=LossNotice(seconds=0, reliability=0),
         away_h=1,
     )
-    question = changed(
+    question = change_question(
         sound_question(),
         {
             "market": market.model_dump(mode="json"),

@@ -8,16 +8,16 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from chaos.cli.preflight import assigned
-from chaos.preflight.answer import Answer, answer
-from chaos.preflight.estimate import Estimate, in_hours
+from chaos.cli.preflight import parse_assignments
+from chaos.preflight.answer import Answer, answer_question
+from chaos.preflight.estimate import Estimate, format_hours
 from chaos.preflight.forecast import Effort
-from chaos.preflight.market import preset
+from chaos.preflight.market import find_preset
 from chaos.preflight.page import render_answer
-from chaos.preflight.question import changed
-from chaos.preflight.render import figure_rows, pasted, render_summary, show_answer
+from chaos.preflight.question import change_question
+from chaos.preflight.render import figure_rows, format_answer, format_set_options, render_summary
 from chaos.preflight.validation import FigureComparison, Validation
-from chaos.preflight.verdict import Word, verdict
+from chaos.preflight.verdict import Word, find_verdict
 from tests.preflight.questions import sound_question
 from tests.preflight.shown import shown
 
@@ -33,21 +33,21 @@ HELD = Validation(
 
 @pytest.fixture(scope="module")
 def held() -> Answer:
-    asked = changed(sound_question(), {"settings.max_failures": 0})
-    return replace(answer(asked, Effort(runs=200, jobs=1)), validation=(HELD,))
+    asked = change_question(sound_question(), {"settings.max_failures": 0})
+    return replace(answer_question(asked, Effort(runs=200, jobs=1)), validation=(HELD,))
 
 
 @pytest.mark.parametrize(
     ("hours", "text"), [(30, "30.0 h"), (2, "2.0 h"), (0.5, "30.0 min"), (0.001, "3.6 s")]
 )
 def test_a_time_is_said_in_the_unit_that_fits_it(hours: float, text: str) -> None:
-    assert in_hours(hours) == text
+    assert format_hours(hours) == text
 
 
 def test_a_job_of_seconds_has_its_figures_in_seconds() -> None:
-    short = changed(sound_question(), {"job.steps": 3, "job.checkpoint_every_steps": 1})
+    short = change_question(sound_question(), {"job.steps": 3, "job.checkpoint_every_steps": 1})
 
-    rows = figure_rows(answer(short, Effort(runs=200, jobs=1)))
+    rows = figure_rows(answer_question(short, Effort(runs=200, jobs=1)))
 
     name, low, *_ = next(row for row in rows if row[0].startswith("finishes"))
     assert name in {"finishes after, s", "finishes after, min"}
@@ -56,13 +56,13 @@ def test_a_job_of_seconds_has_its_figures_in_seconds() -> None:
 
 def test_the_difference_stands_in_every_report_whether_it_flatters_or_not(held: Answer) -> None:
     written = StringIO()
-    Console(file=written, width=80).print(show_answer(held))
+    Console(file=written, width=80).print(format_answer(held))
 
     for text in (written.getvalue(), render_answer(held), render_summary(held)):
         assert "6 (5 to 7)" in text
         assert "4 (3.6 to 4.4)" in text
         assert "-25.0" in text  # predicted 3, measured 4
-    assert held.to_json()["validation"][0]["figures"][1]["agrees"] is False
+    assert held.dump_values()["validation"][0]["figures"][1]["agrees"] is False
     assert "✗ attempts" in written.getvalue()
     assert "one run did not finish" in written.getvalue()
 
@@ -80,7 +80,7 @@ def test_markdown_keeps_its_cells_and_opens_no_tag(held: Answer) -> None:
 def test_without_figures_the_summary_says_what_is_missing() -> None:
     bare = sound_question().model_copy(update={"costs": None})
 
-    text = render_summary(answer(bare, Effort(runs=200, jobs=1)))
+    text = render_summary(answer_question(bare, Effort(runs=200, jobs=1)))
 
     assert text.startswith("### ❔ preflight: cannot tell")
     assert "calibrate" in text
@@ -89,14 +89,14 @@ def test_without_figures_the_summary_says_what_is_missing() -> None:
 def cut_off() -> Answer:
     """Return the answer for a job that mostly waits: it is watched for half as long again."""
     places = {
-        "market": preset("unannounced-16h").model_dump(mode="json"),
+        "market": find_preset("unannounced-16h").model_dump(mode="json"),
         "job.nodes": 64,
         "job.min_nodes": None,
         "job.spare_nodes": 0,
         "settings.max_failures": -1,
         "goal.deadline_h": 12.0,
     }
-    return answer(changed(sound_question(), places), Effort(runs=200, jobs=1))
+    return answer_question(change_question(sound_question(), places), Effort(runs=200, jobs=1))
 
 
 def test_a_run_that_was_cut_off_is_not_called_one_that_never_finishes() -> None:
@@ -113,17 +113,17 @@ def test_a_run_that_was_cut_off_is_not_called_one_that_never_finishes() -> None:
     assert "not within 18.0 h" in page
     assert "never" not in page.partition("<script")[0]
     assert "≥" in rows["restarts"]
-    assert "within 18.0 h" in verdict(found.question, found.forecast, (), None)[1]
-    assert found.to_json()["forecast"]["finish_h"]["middle"] == "Infinity"
+    assert "within 18.0 h" in find_verdict(found.question, found.forecast, (), None)[1]
+    assert found.dump_values()["forecast"]["finish_h"]["middle"] == "Infinity"
 
 
 def test_where_retries_run_out_it_is_never() -> None:
     places = {
-        "market": preset("unannounced-16h").model_dump(mode="json"),
+        "market": find_preset("unannounced-16h").model_dump(mode="json"),
         "settings.max_failures": 0,
         "goal.deadline_h": None,
     }
-    found = answer(changed(sound_question(), places), Effort(runs=200, jobs=1))
+    found = answer_question(change_question(sound_question(), places), Effort(runs=200, jobs=1))
 
     assert "never" in next(line for line in shown(found).splitlines() if "finishes" in line)
     # One share of one source, in the rule as in the row.
@@ -140,24 +140,26 @@ def test_a_cost_above_the_on_demand_price_is_explained() -> None:
 
 
 def test_money_is_said_where_a_price_is_given() -> None:
-    priced = changed(sound_question(), {"costs.price_per_node_hour": 12.5, "costs.currency": "EUR"})
-    found = answer(priced, Effort(runs=200, jobs=1))
+    priced = change_question(
+        sound_question(), {"costs.price_per_node_hour": 12.5, "costs.currency": "EUR"}
+    )
+    found = answer_question(priced, Effort(runs=200, jobs=1))
     assert found.forecast is not None
     on_demand = (40_000 + 8 + 20 + 37) / 3600 * 8 * 12.5  # saved once; schedule, start, restore
 
     for text in (shown(found), render_answer(found), render_summary(found)):
         assert f"EUR {on_demand:,.0f}" in text
         assert f"{found.forecast.cost.middle * on_demand:,.0f}" in text
-    assert "USD" not in shown(answer(sound_question(), Effort(runs=200, jobs=1)))
+    assert "USD" not in shown(answer_question(sound_question(), Effort(runs=200, jobs=1)))
 
 
 def test_the_line_to_paste_is_whole_and_is_what_a_shell_takes() -> None:
     changes = {"job.min_nodes": None, "settings.run_name": "big run", "job.saves_on_notice": True}
 
-    text = pasted(changes)
+    text = format_set_options(changes)
 
     words = shlex.split(text.replace("\\\n", ""))
-    assert assigned(words[1::2]) == changes
+    assert parse_assignments(words[1::2]) == changes
     assert max(len(line) for line in text.splitlines()) < 60
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from chaos.errors import UsageError
-from chaos.preflight.answer import answer
-from chaos.preflight.forecast import Effort, Forecast, forecast, simulate
+from chaos.preflight.answer import answer_question
+from chaos.preflight.forecast import Effort, Forecast, build_forecast, simulate
 from chaos.preflight.load import load_question
-from chaos.preflight.question import Question, changed
+from chaos.preflight.question import Question, change_question
 from chaos.preflight.rules import findings
 from chaos.preflight.settings import RaySettings, TorchrunSettings
 from tests.preflight.questions import memoryless, sound_torchrun
@@ -21,11 +21,13 @@ TORCHRUN = {"launcher": "torchrun", "max_restarts": -1, "job_retries": -1}
 def asked(**values: Any) -> Question:
     """Return a job of four nodes that is lost once in two hours, and takes 23 hours."""
     places = {name.replace("__", "."): value for name, value in values.items()}
-    return changed(changed(memoryless(loss_every_s=7200), {"settings": TORCHRUN}), places)
+    return change_question(
+        change_question(memoryless(loss_every_s=7200), {"settings": TORCHRUN}), places
+    )
 
 
 def seen(question: Question) -> Forecast:
-    return forecast(question, simulate(question, runs=600, seed=0, jobs=1))
+    return build_forecast(question, simulate(question, runs=600, seed=0, jobs=1))
 
 
 def test_with_restarts_enough_it_is_forecast_as_a_job_of_rays() -> None:
@@ -47,7 +49,7 @@ def test_nodes_on_demand_are_not_lost_and_cost_their_price() -> None:
 def test_one_lost_host_ends_a_start_of_the_command() -> None:
     few = asked(settings__max_restarts=1000, settings__job_retries=0)
 
-    alone, hosted = seen(few), seen(changed(few, {"job.on_demand_nodes": 1}))
+    alone, hosted = seen(few), seen(change_question(few, {"job.on_demand_nodes": 1}))
 
     # Of some eleven losses one in four takes the host.
     assert alone.finishes.share < 0.15
@@ -94,9 +96,11 @@ def test_an_elastic_job_goes_on_after_the_last_call() -> None:
 
 
 def test_what_is_advised_are_settings_that_torchrun_has() -> None:
-    few = changed(sound_torchrun(), {"settings.max_restarts": 0, "market.lifetime.mtbf_h": 10.0})
+    few = change_question(
+        sound_torchrun(), {"settings.max_restarts": 0, "market.lifetime.mtbf_h": 10.0}
+    )
 
-    found = answer(few, Effort(runs=400, jobs=1))
+    found = answer_question(few, Effort(runs=400, jobs=1))
 
     places = (
         {*found.changes} | {place for one in found.counsel.settings for place in one.values}
@@ -110,10 +114,10 @@ def test_what_is_advised_are_settings_that_torchrun_has() -> None:
 
 def test_a_setting_of_rays_is_unknown_to_it() -> None:
     with pytest.raises(UsageError, match=r"there is no value settings\.max_failures"):
-        changed(sound_torchrun(), {"settings.max_failures": 3})
+        change_question(sound_torchrun(), {"settings.max_failures": 3})
     with pytest.raises(UsageError, match=r"settings\.ray|settings"):
-        changed(sound_torchrun(), {"settings": {"launcher": "slurm"}})
-    assert isinstance(changed(sound_torchrun(), {"settings": {}}).settings, RaySettings)
+        change_question(sound_torchrun(), {"settings": {"launcher": "slurm"}})
+    assert isinstance(change_question(sound_torchrun(), {"settings": {}}).settings, RaySettings)
 
 
 def test_to_go_on_with_fewer_is_no_wait_in_vain() -> None:
@@ -152,7 +156,7 @@ def test_without_agents_no_node_is_the_host() -> None:
     assert outcomes.preemptions.max() == 0
     assert not any(
         one.rule in {"rendezvous-on-spot", "lost-while-meeting"}
-        for one in findings(changed(plain, {"settings.job_retries": 0}))
+        for one in findings(change_question(plain, {"settings.job_retries": 0}))
     )
 
 

@@ -10,10 +10,10 @@ import pytest
 from chaos.errors import UsageError
 from chaos.preflight.capacity import capacity
 from chaos.preflight.forecast import simulate
-from chaos.preflight.market import Exponential, LossNotice, Market, Shock, at_worst
+from chaos.preflight.market import Exponential, LossNotice, Market, Shock, find_worst_market
 from chaos.preflight.question import Question
-from chaos.preflight.trace import fit, replayed, trace_of_counts
-from chaos.preflight.trace_files import parcae, read_advisor, read_trace
+from chaos.preflight.trace import build_replay_market, build_trace, fit_market
+from chaos.preflight.trace_files import load_advisor, load_trace, parse_parcae
 from tests.preflight.drawn import drawn
 from tests.preflight.questions import sound_question
 
@@ -38,7 +38,7 @@ def written(folder: Path, text: str, name: str = "trace.txt") -> Path:
 
 
 def test_bamboos_events_become_counts(tmp_path: Path) -> None:
-    trace = read_trace(written(tmp_path, BAMBOO))
+    trace = load_trace(written(tmp_path, BAMBOO))
 
     assert [(c.at_s, c.up) for c in trace.changes] == [(0, 3), (60, 2), (120, 3), (180, 1)]
     assert trace.drops == (1, 2)
@@ -47,14 +47,14 @@ def test_bamboos_events_become_counts(tmp_path: Path) -> None:
 
 
 def test_parcaes_lines_become_counts(tmp_path: Path) -> None:
-    trace = read_trace(written(tmp_path, PARCAE))
+    trace = load_trace(written(tmp_path, PARCAE))
 
     assert [(c.at_s, c.up) for c in trace.changes] == [(0, 3), (60, 2)]
     assert trace.span_s == 180
 
 
 def test_series_of_counts_are_read(tmp_path: Path) -> None:
-    trace = read_trace(written(tmp_path, COUNTS))
+    trace = load_trace(written(tmp_path, COUNTS))
 
     assert [(c.at_s, c.up, c.lost, c.added) for c in trace.changes] == [
         (0, 5, 0, 0),
@@ -70,10 +70,10 @@ def test_skypilots_json_is_read_and_probes_are_not_taken_for_nodes_held(
     tmp_path: Path, folder: str, kind: str
 ) -> None:
     text = json.dumps({"metadata": {"gap_seconds": 300}, "data": [4, 4, 2, 4]})
-    trace = read_trace(written(tmp_path / folder, text, "us-east-1a.json"))
+    trace = load_trace(written(tmp_path / folder, text, "us-east-1a.json"))
 
     assert (trace.kind, trace.drops, trace.span_s) == (kind, (2,), 1200)
-    said = fit(trace, notice=NO_NOTICE, price_ratio=0.3).notes
+    said = fit_market(trace, notice=NO_NOTICE, price_ratio=0.3).notes
     assert any("probes" in note for note in said) is (kind == "probes")
 
 
@@ -121,7 +121,7 @@ def test_a_wrong_trace_is_refused_at_its_line(
     path = written(tmp_path, text)
 
     with pytest.raises(UsageError) as refused:
-        read_trace(path)
+        load_trace(path)
 
     assert str(refused.value).startswith(f"{path}{place}: ")
     assert problem in str(refused.value)
@@ -151,7 +151,7 @@ def test_a_wrong_trace_is_refused_at_its_line(
     ],
 )
 def test_columns_are_known_by_what_stands_in_them(tmp_path: Path, text: str) -> None:
-    trace = read_trace(written(tmp_path, text))
+    trace = load_trace(written(tmp_path, text))
 
     changes = [(round(c.at_s - trace.changes[0].at_s), c.up) for c in trace.changes]
     assert changes == [(0, 5), (60, 3), (120, 5)]
@@ -160,32 +160,32 @@ def test_columns_are_known_by_what_stands_in_them(tmp_path: Path, text: str) -> 
 def test_the_unit_of_plain_times_is_what_is_said(tmp_path: Path) -> None:
     file = written(tmp_path, "0.5,16\n1.5,15\n2.5,16\n")
 
-    assert [round(c.at_s) for c in read_trace(file, unit="h").changes] == [0, 3600, 7200]
+    assert [round(c.at_s) for c in load_trace(file, unit="h").changes] == [0, 3600, 7200]
 
 
 def test_a_trace_in_seconds_is_read_as_milliseconds_and_said_to_be_short(tmp_path: Path) -> None:
-    trace = read_trace(written(tmp_path, "0,add,a\n3600,remove,a\n"))
+    trace = load_trace(written(tmp_path, "0,add,a\n3600,remove,a\n"))
 
     assert any("if its times are seconds" in repair for repair in trace.repairs)
 
 
 def test_a_file_of_no_known_format_is_told_what_is_known(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"Bamboo.*Parcae.*SkyPilot"):
-        read_trace(written(tmp_path, "hello\n"))
+        load_trace(written(tmp_path, "hello\n"))
 
 
 def test_json_of_brackets_without_end_is_refused(tmp_path: Path) -> None:
     text = '{"data": ' + "[" * 100_000
 
     with pytest.raises(UsageError, match=r":1: this JSON is nested too deeply"):
-        read_trace(written(tmp_path, text))
+        load_trace(written(tmp_path, text))
     with pytest.raises(UsageError, match="not a Spot Advisor table"):
-        read_advisor(written(tmp_path, text), "r", "t")
+        load_advisor(written(tmp_path, text), "r", "t")
 
 
 def test_rows_out_of_order_are_sorted_and_said_to_be(tmp_path: Path) -> None:
     rows = COUNTS.splitlines()
-    trace = read_trace(written(tmp_path, "\n".join([rows[1], rows[0], rows[2]])))
+    trace = load_trace(written(tmp_path, "\n".join([rows[1], rows[0], rows[2]])))
 
     assert trace.drops == (2,)
     assert trace.repairs == ("1 row out of order, and sorted",)
@@ -193,7 +193,7 @@ def test_rows_out_of_order_are_sorted_and_said_to_be(tmp_path: Path) -> None:
 
 def test_what_concerns_no_node_of_parcaes_is_passed_over(tmp_path: Path) -> None:
     rows = ('[0, "add", {"nodes": ["a", "b"]}]', '[1, "migration", {"nodes": [], "duration": 9}]')
-    trace = read_trace(
+    trace = load_trace(
         written(tmp_path, "\n".join((*rows, '[600000, "remove", {"nodes": ["b"]}]')))
     )
 
@@ -202,14 +202,14 @@ def test_what_concerns_no_node_of_parcaes_is_passed_over(tmp_path: Path) -> None
 
 def test_two_counts_of_one_moment_are_one_and_said_to_be(tmp_path: Path) -> None:
     at = "2021-12-11, 11:11:30"
-    trace = read_trace(written(tmp_path, f"{at}, 5\n{at}, 4\n2021-12-11, 11:12:30, 3\n"))
+    trace = load_trace(written(tmp_path, f"{at}, 5\n{at}, 4\n2021-12-11, 11:12:30, 3\n"))
 
     assert trace.drops == (1,)
     assert any(repair.startswith("1 row of the same moment") for repair in trace.repairs)
 
 
 def test_a_mark_before_the_text_is_no_text(tmp_path: Path) -> None:
-    assert read_trace(written(tmp_path, "\ufeff0,add,a\n600000,remove,a\n")).drops == (1,)
+    assert load_trace(written(tmp_path, "\ufeff0,add,a\n600000,remove,a\n")).drops == (1,)
 
 
 def advisor(folder: Path) -> Path:
@@ -218,22 +218,24 @@ def advisor(folder: Path) -> Path:
 
 
 def test_spot_advisors_bucket_is_a_monthly_hazard(tmp_path: Path) -> None:
-    row = read_advisor(advisor(tmp_path), "us-east-1", "p3.2xlarge")
+    row = load_advisor(advisor(tmp_path), "us-east-1", "p3.2xlarge")
 
     assert row == pytest.approx((730 / 0.20, 0.64))
 
 
 def test_spot_advisors_table_is_no_trace_and_a_missing_row_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--advisor"):
-        read_trace(advisor(tmp_path))
+        load_trace(advisor(tmp_path))
     with pytest.raises(UsageError, match="no p9"):
-        read_advisor(advisor(tmp_path), "us-east-1", "p9")
+        load_advisor(advisor(tmp_path), "us-east-1", "p9")
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_made_a_trace_is_found_again_in_its_intervals(seed: int) -> None:
     made = Market(lifetime=Exponential(mtbf_h=10), shock=Shock(every_h=20, share=0.5), away_h=0.5)
-    found = fit(drawn(made, nodes=16, hours=2000, seed=seed), notice=NO_NOTICE, price_ratio=0.3)
+    found = fit_market(
+        drawn(made, nodes=16, hours=2000, seed=seed), notice=NO_NOTICE, price_ratio=0.3
+    )
 
     assert found.mtbf_h.low <= found.mtbf_h.value <= found.mtbf_h.high
     assert found.mtbf_h.value == pytest.approx(made.mtbf_h, rel=0.15)
@@ -248,8 +250,8 @@ def test_a_fitted_market_loses_as_many_at_once_as_its_trace_did() -> None:
     for n in range(1, 40):
         lost = 40 if n == 20 else (2 if n % 3 == 0 else 1)
         counts += [(n * 3600.0, 60 - lost), (n * 3600.0 + 600, 60)]
-    trace = trace_of_counts("tails", counts, format_="test", kind="held", span_s=40 * 3600)
-    market = fit(trace, notice=NO_NOTICE, price_ratio=0.3).market
+    trace = build_trace("tails", counts, format_="test", kind="held", span_s=40 * 3600)
+    market = fit_market(trace, notice=NO_NOTICE, price_ratio=0.3).market
     engine = capacity(market, 60, 300, np.random.Generator(np.random.SFC64(0)))
     lost_at_once = np.concatenate([engine.change() for _ in range(200)])
 
@@ -260,7 +262,7 @@ def test_a_fitted_market_loses_as_many_at_once_as_its_trace_did() -> None:
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     made = Market(lifetime=Exponential(mtbf_h=10), away_h=0.2)
     fits = [
-        fit(drawn(made, nodes=8, hours=300, seed=n), notice=NO_NOTICE, price_ratio=0.3)
+        fit_market(drawn(made, nodes=8, hours=300, seed=n), notice=NO_NOTICE, price_ratio=0.3)
         for n in range(60)
     ]
     held = sum(found.mtbf_h.low <= 10 <= found.mtbf_h.high for found in fits)
@@ -269,15 +271,15 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
 
 
 def test_a_market_cannot_be_learnt_where_nothing_was_lost() -> None:
-    grows = trace_of_counts("grows", [(0, 1), (60, 2)], format_="test", kind="held")
+    grows = build_trace("grows", [(0, 1), (60, 2)], format_="test", kind="held")
 
     with pytest.raises(UsageError, match="no node is lost"):
-        fit(grows, notice=NO_NOTICE, price_ratio=0.3)
+        fit_market(grows, notice=NO_NOTICE, price_ratio=0.3)
 
 
 def test_where_no_node_came_back_it_is_not_taken_to_have_come_at_once() -> None:
-    falls = trace_of_counts("falls", [(0, 4), (1800, 3), (3600, 3)], format_="test", kind="held")
-    found = fit(falls, notice=NO_NOTICE, price_ratio=0.3)
+    falls = build_trace("falls", [(0, 4), (1800, 3), (3600, 3)], format_="test", kind="held")
+    found = fit_market(falls, notice=NO_NOTICE, price_ratio=0.3)
 
     assert found.market.away_h == 1.0  # half an hour was seen, of an hour in all
     assert any("no node ever comes back" in note for note in found.notes)
@@ -286,10 +288,10 @@ def test_where_no_node_came_back_it_is_not_taken_to_have_come_at_once() -> None:
 def test_a_fit_says_how_much_worse_its_market_may_be() -> None:
     made = Market(lifetime=Exponential(mtbf_h=10), away_h=0.5)
     short, long = (
-        fit(drawn(made, nodes=8, hours=hours), notice=NO_NOTICE, price_ratio=0.3)
+        fit_market(drawn(made, nodes=8, hours=hours), notice=NO_NOTICE, price_ratio=0.3)
         for hours in (20, 2000)
     )
-    worst = at_worst(short.market)
+    worst = find_worst_market(short.market)
 
     assert worst is not None
     assert worst.mtbf_h == pytest.approx(short.mtbf_h.low, rel=0.01)
@@ -297,13 +299,13 @@ def test_a_fit_says_how_much_worse_its_market_may_be() -> None:
     assert short.market.doubt is not None
     assert long.market.doubt is not None
     assert short.market.doubt.losses > 1.3 > long.market.doubt.losses >= 1
-    assert at_worst(made) is None
+    assert find_worst_market(made) is None
 
 
 def test_a_replayed_trace_loses_what_the_trace_lost() -> None:
     made = Market(lifetime=Exponential(mtbf_h=10), away_h=0.5)
     trace = drawn(made, nodes=8, hours=300)
-    market = replayed(trace, notice=NO_NOTICE, price_ratio=0.3)
+    market = build_replay_market(trace, notice=NO_NOTICE, price_ratio=0.3)
 
     assert market.mtbf_h == pytest.approx(trace.node_h / sum(trace.drops))
     base = sound_question()
@@ -324,16 +326,16 @@ def public_traces() -> list[Path]:
 )
 def test_public_traces_are_read_whole() -> None:
     for path in public_traces():
-        trace = read_trace(path)
-        assert fit(trace, notice=NO_NOTICE, price_ratio=0.3).mtbf_h.value > 0
+        trace = load_trace(path)
+        assert fit_market(trace, notice=NO_NOTICE, price_ratio=0.3).mtbf_h.value > 0
 
 
 @pytest.mark.skipif(
     not (TRACES / "bamboo-p3-trace.csv").is_file(), reason="Bamboo's p3 trace is not here"
 )
 def test_bamboos_p3_trace_has_its_known_statistics() -> None:
-    trace = read_trace(TRACES / "bamboo-p3-trace.csv")
-    found = fit(trace, notice=NO_NOTICE, price_ratio=0.3)
+    trace = load_trace(TRACES / "bamboo-p3-trace.csv")
+    found = fit_market(trace, notice=NO_NOTICE, price_ratio=0.3)
 
     assert trace.peak == 32
     assert trace.span_s / 3600 == pytest.approx(11.4, abs=0.05)
@@ -344,4 +346,4 @@ def test_a_line_that_is_nested_too_deeply_is_refused_with_its_number() -> None:
     deep = "[" * 100_000
 
     with pytest.raises(UsageError, match=r"deep\.json:1: not a line of a Parcae trace"):
-        parcae("deep.json", [deep])
+        parse_parcae("deep.json", [deep])

@@ -4,10 +4,10 @@ import pytest
 
 from chaos.errors import UsageError
 from chaos.preflight.estimate import Estimate
-from chaos.preflight.load import question_of_runs
-from chaos.preflight.market import preset
-from chaos.preflight.question import changed
-from chaos.preflight.validation import FigureComparison, predicted, validated
+from chaos.preflight.load import build_run_question
+from chaos.preflight.market import find_preset
+from chaos.preflight.question import change_question
+from chaos.preflight.validation import FigureComparison, predict_run, validate_runs
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of
 from tests.preflight.questions import memoryless
@@ -18,8 +18,8 @@ PREEMPTED = Story((Strike(1, 2, 1, kind="preempt_node"),))
 
 def compared(*stories: Story) -> dict[str, FigureComparison]:
     trials = [analysis_of(story) for story in stories]
-    question = question_of_runs(trials, source="a story", market=preset("hot-4h"))
-    return {row.figure: row for row in validated(question, trials).rows}
+    question = build_run_question(trials, source="a story", market=find_preset("hot-4h"))
+    return {row.figure: row for row in validate_runs(question, trials).rows}
 
 
 def test_a_model_story_is_predicted() -> None:
@@ -32,26 +32,26 @@ def test_a_model_story_is_predicted() -> None:
 
 def test_costs_that_are_wrong_show() -> None:
     analysis = analysis_of(KILLED)
-    question = question_of_runs([analysis], source="a story", market=preset("hot-4h"))
-    slow = changed(question, {"costs.detect_s": 100.0})
+    question = build_run_question([analysis], source="a story", market=find_preset("hot-4h"))
+    slow = change_question(question, {"costs.detect_s": 100.0})
 
-    (finish,) = [row for row in validated(slow, [analysis]).rows if row.figure == "finish"]
+    (finish,) = [row for row in validate_runs(slow, [analysis]).rows if row.figure == "finish"]
 
     assert finish.difference > 1
 
 
 def test_announced_losses_and_clean_runs_are_not_compared() -> None:
-    question = question_of_runs([analysis_of(KILLED)], source="s", market=preset("hot-4h"))
+    question = build_run_question([analysis_of(KILLED)], source="s", market=find_preset("hot-4h"))
 
     with pytest.raises(UsageError, match="no recorded run"):
-        validated(question, [analysis_of(PREEMPTED), analysis_of(Story(()))])
+        validate_runs(question, [analysis_of(PREEMPTED), analysis_of(Story(()))])
 
 
 def test_two_strikes_are_two_restarts_and_what_they_threw_away() -> None:
     # 20 s to start, a save of 10 s every 100 steps; one strike before and one behind a commit.
     asked = memoryless(loss_every_s=1e6, every=100, commits=10, restart_s=20, nodes=2)
 
-    course = predicted(asked, [55, 130])
+    course = predict_run(asked, [55, 130])
 
     assert course.attempts == 3
     assert course.lost_steps == pytest.approx(55 + 30)

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.preflight.advice import Advice, Counsel, ladder
-from chaos.preflight.answer import Answer, answer
+from chaos.preflight.advice import Advice, SettingsAdvice, ladder
+from chaos.preflight.answer import Answer, answer_question
 from chaos.preflight.estimate import Estimate, chance
-from chaos.preflight.forecast import Effort, forecast
-from chaos.preflight.market import preset
+from chaos.preflight.forecast import Effort, build_forecast
+from chaos.preflight.market import find_preset
 from chaos.preflight.page import render_answer
-from chaos.preflight.question import Question, changed
-from chaos.preflight.verdict import verdict
+from chaos.preflight.question import Question, change_question
+from chaos.preflight.verdict import find_verdict
 from tests.preflight.questions import memoryless, sound_question
 from tests.preflight.shown import shown
 
@@ -21,14 +21,14 @@ STORAGE = ("no-storage-path", "run-name-changes", "health-check-timeout", "colle
 
 def on(market: str, **values: object) -> Question:
     places = {name.replace("__", "."): value for name, value in values.items()}
-    named = {"market": preset(market).model_dump(mode="json")}
-    return changed(sound_question(), {**named, **places})
+    named = {"market": find_preset(market).model_dump(mode="json")}
+    return change_question(sound_question(), {**named, **places})
 
 
 def test_an_interval_above_the_losses_does_not_stand_against_the_figures() -> None:
     # A commit 410 s after training began, a loss every 400 s: a third lives to see it.
     asked = memoryless(loss_every_s=400, every=400, restart_s=30, commits=5)
-    found = answer(asked, FEW, ignore=STORAGE)
+    found = answer_question(asked, FEW, ignore=STORAGE)
 
     assert "36% of attempts" in next(f.text for f in found.findings if "above" in f.rule)
     assert found.forecast is not None
@@ -70,7 +70,7 @@ def test_a_number_of_spares_that_meets_the_budget_is_found() -> None:
         goal__deadline_h=None,
         goal__budget=0.6,
     )
-    found = answer(asked, FEW)
+    found = answer_question(asked, FEW)
 
     assert (found.word, found.exit_code) == ("go with changes", 5)
     assert 1 < found.changes["job.spare_nodes"] < 16
@@ -97,7 +97,7 @@ def test_a_number_of_spares_that_meets_the_budget_is_found() -> None:
 def test_what_is_impossible_as_it_is_set_may_be_possible_with_changes(
     values: dict[str, object], why: str, change: tuple[str, int, int]
 ) -> None:
-    found = answer(on("calm-500h", **{"job__steps": 10_000, **values}), FEW)
+    found = answer_question(on("calm-500h", **{"job__steps": 10_000, **values}), FEW)
 
     place, least, most = change
     assert (found.word, found.exit_code) == ("go with changes", 5)
@@ -107,27 +107,27 @@ def test_what_is_impossible_as_it_is_set_may_be_possible_with_changes(
 
 def test_a_no_go_needs_that_the_best_changes_miss_as_well() -> None:
     asked = on("calm-500h")
-    seen = forecast(asked, FEW.simulate(asked))
+    seen = build_forecast(asked, FEW.simulate(asked))
     missed, near, better = (
         replace(seen, meets={"finish": chance(hits, 200)}) for hits in (20, 190, 120)
     )
 
-    assert verdict(asked, missed, (), near)[0] == "cannot tell"
-    word, why = verdict(asked, missed, (), better)
+    assert find_verdict(asked, missed, (), near)[0] == "cannot tell"
+    word, why = find_verdict(asked, missed, (), better)
     assert word == "no-go"
     assert why.endswith("with the best changes that were tried finish: 60.0%")
 
 
 def test_a_no_go_names_the_goal_that_the_best_changes_miss_too() -> None:
     asked = on("calm-500h")
-    seen = forecast(asked, FEW.simulate(asked))
+    seen = build_forecast(asked, FEW.simulate(asked))
     never, ever = chance(0, 200), chance(200, 200)
     as_set = replace(seen, meets={"finish": never, "deadline": never})
     at_best = replace(seen, meets={"finish": ever, "deadline": never})
     traded = replace(seen, meets={"finish": never, "deadline": ever})
 
-    assert verdict(asked, as_set, (), at_best)[1].startswith("deadline: 0.0%")
-    word, why = verdict(asked, at_best, (), traded)
+    assert find_verdict(asked, as_set, (), at_best)[1].startswith("deadline: 0.0%")
+    word, why = find_verdict(asked, at_best, (), traded)
     assert (word, why.partition(":")[0]) == ("no-go", "deadline")
 
 
@@ -135,20 +135,20 @@ def test_a_no_go_names_the_goal_that_the_best_changes_miss_too() -> None:
     ("need", "said"), [(0.95, "95% needed"), (0.999999, "99.9999% needed: 200 runs do not tell")]
 )
 def test_what_is_needed_is_said_with_all_its_digits(need: float, said: str) -> None:
-    asked = changed(on("calm-500h"), {"goal.confidence": need})
+    asked = change_question(on("calm-500h"), {"goal.confidence": need})
 
-    assert said in verdict(asked, forecast(asked, FEW.simulate(asked)), (), None)[1]
+    assert said in find_verdict(asked, build_forecast(asked, FEW.simulate(asked)), (), None)[1]
 
 
 @pytest.fixture(scope="module")
 def struck() -> Answer:
-    return answer(on("hot-4h", settings__max_failures=0, job__steps=10_000), FEW)
+    return answer_question(on("hot-4h", settings__max_failures=0, job__steps=10_000), FEW)
 
 
 def test_a_cost_that_nobody_knows_is_not_called_nothing(struck: Answer) -> None:
     gain = Estimate(0.1, 0.05, 0.15)
     row = Advice("a change", {"job.spare_nodes": 1}, gain, gain, None)
-    found = replace(struck, counsel=Counsel((row,), ()))
+    found = replace(struck, counsel=SettingsAdvice((row,), ()))
 
     assert not row.is_dearer
     assert "not known" in shown(found)
@@ -159,7 +159,7 @@ def test_no_run_that_did_any_work_makes_a_cost_unknown() -> None:
     # One save in ten hours, a loss every ten minutes, and no retry.
     asked = memoryless(loss_every_s=600, every=36_000, commits=1, settings__max_failures=0)
 
-    counsel = answer(asked, FEW).counsel
+    counsel = answer_question(asked, FEW).counsel
 
     assert counsel is not None
     assert {one.cost for one in counsel.levers} == {None}
@@ -188,7 +188,7 @@ def test_where_no_goal_is_ever_met_the_best_that_was_tried_has_the_highest_goodp
         settings__max_failures=0,
         goal__deadline_h=2.5,
     )
-    found = answer(asked, FEW)
+    found = answer_question(asked, FEW)
 
     assert found.word == "no-go"
     assert found.forecast is not None

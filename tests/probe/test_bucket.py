@@ -7,11 +7,11 @@ from pyarrow import fs
 
 from chaos.launch.raytrain.bucket import (
     RemoteStorage,
-    below,
-    leave_remote_storage,
-    remote_storage_of,
+    hide_keys,
+    join_uri,
+    load_remote_storage,
     remove_remote_storage,
-    without_keys,
+    save_remote_storage,
 )
 from chaos.run.directory import RunDirectory
 from chaos.run.file_digest import file_digest, folder_digests
@@ -23,28 +23,28 @@ def remote(folder: Path) -> RemoteStorage:
 
 def test_the_way_is_for_this_user_alone_and_is_gone_when_it_is_removed(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
-    assert remote_storage_of(directory) is None
+    assert load_remote_storage(directory) is None
 
-    leave_remote_storage(directory, remote(tmp_path))
-    leave_remote_storage(directory, remote(tmp_path))  # of a driver that was started again
+    save_remote_storage(directory, remote(tmp_path))
+    save_remote_storage(directory, remote(tmp_path))  # of a driver that was started again
 
     (file,) = tmp_path.iterdir()
     assert file.stat().st_mode & 0o077 == 0
-    assert remote_storage_of(directory) == remote(tmp_path)
+    assert load_remote_storage(directory) == remote(tmp_path)
 
     remove_remote_storage(directory)
 
-    assert remote_storage_of(directory) is None
+    assert load_remote_storage(directory) is None
 
 
 def test_a_way_that_cannot_be_gone_is_an_error_of_the_system(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
-    leave_remote_storage(directory, remote(tmp_path))
+    save_remote_storage(directory, remote(tmp_path))
     (file,) = tmp_path.iterdir()
     file.write_bytes(b"not a pickle")
 
     with pytest.raises(OSError, match="cannot be opened here"):
-        remote_storage_of(directory)
+        load_remote_storage(directory)
 
 
 def test_directories_are_listed_with_the_digests_that_a_folder_has(tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ def test_before_anything_was_stored_there_is_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_a_uri_is_shown_without_its_keys(uri: str, shown: str) -> None:
-    assert without_keys(uri) == shown
+    assert hide_keys(uri) == shown
 
 
 def test_a_folder_below_a_uri_stands_before_its_options() -> None:
-    assert below("s3://bucket/a/?scheme=http", "run") == "s3://bucket/a/run?scheme=http"
-    assert below("s3://bucket", "run") == "s3://bucket/run"
+    assert join_uri("s3://bucket/a/?scheme=http", "run") == "s3://bucket/a/run?scheme=http"
+    assert join_uri("s3://bucket", "run") == "s3://bucket/run"

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.probe.state.canonical import Encoding, encoded, norm_of
+from chaos.probe.state.canonical import Encoding, begin_norm, encode_value
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -35,7 +35,7 @@ class Sampler:
 
 @given(plain, plain)
 def test_two_values_have_the_same_bytes_only_if_they_look_the_same(one: Any, other: Any) -> None:
-    assert (encoded(one) == encoded(other)) == (shown(one) == shown(other))
+    assert (encode_value(one) == encode_value(other)) == (shown(one) == shown(other))
 
 
 def shown(value: Any) -> str:
@@ -63,7 +63,7 @@ def shown(value: Any) -> str:
     ],
 )
 def test_what_is_the_same_is_the_same(one: Any, other: Any) -> None:
-    assert encoded(one) == encoded(other)
+    assert encode_value(one) == encode_value(other)
 
 
 @pytest.mark.parametrize(
@@ -84,25 +84,25 @@ def test_what_is_the_same_is_the_same(one: Any, other: Any) -> None:
     ],
 )
 def test_what_differs_differs(one: Any, other: Any) -> None:
-    assert encoded(one) != encoded(other)
+    assert encode_value(one) != encode_value(other)
 
 
 def test_an_object_without_a_state_is_the_same_wherever_it_lies() -> None:
-    assert encoded([object()]) == encoded([object()])
+    assert encode_value([object()]) == encode_value([object()])
 
 
 def test_a_value_that_contains_itself_comes_to_an_end() -> None:
     endless: list[Any] = []
     endless.append(endless)
 
-    assert encoded(endless).endswith(b"...")
+    assert encode_value(endless).endswith(b"...")
 
 
 def test_a_norm_is_that_of_all_tensors_together() -> None:
     tensors = [torch.tensor([3.0]), torch.tensor([[4.0]]), torch.tensor([7])]
 
-    assert norm_of(tensors)() == 5.0
-    assert norm_of([torch.tensor([1])])() is None
+    assert begin_norm(tensors)() == 5.0
+    assert begin_norm([torch.tensor([1])])() is None
 
 
 def test_a_sparse_or_conjugate_tensor_is_read_too() -> None:
@@ -112,11 +112,11 @@ def test_a_sparse_or_conjugate_tensor_is_read_too() -> None:
     encoding.add(dense.to_sparse())
 
     assert encoding.digest()
-    assert encoded(numbers.conj()) == encoded(numbers.conj().resolve_conj())
+    assert encode_value(numbers.conj()) == encode_value(numbers.conj().resolve_conj())
 
 
 def test_a_tensor_without_numbers_is_told_by_its_type_and_shape() -> None:
     one, same = torch.empty(3, device="meta"), torch.empty(3, device="meta")
 
-    assert encoded(one) == encoded(same) != encoded(torch.empty(4, device="meta"))
-    assert norm_of(Encoding().tensors)() is None
+    assert encode_value(one) == encode_value(same) != encode_value(torch.empty(4, device="meta"))
+    assert begin_norm(Encoding().tensors)() is None

@@ -18,11 +18,19 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from chaos.model.places import Place
-from chaos.probe.job_code import is_of_the_job, loops_around
+from chaos.model.places import TrainingPlace
+from chaos.probe.job_code import find_outer_loops, is_job_file
 from chaos.probe.state import census as module
 from chaos.probe.state.census import Census
-from chaos.probe.state.give_back import GIVE, KEEP, LoopTrace, Orders, Reached, _content, put
+from chaos.probe.state.restored_values import (
+    GIVE,
+    KEEP,
+    HeldValue,
+    LoopTrace,
+    ValueOrders,
+    _extract_content,
+    set_value,
+)
 from chaos.run.clock import SystemClock
 
 COUNTED = 7  # a global of this file, which is a job's as far as a census knows
@@ -31,9 +39,9 @@ COUNTED = 7  # a global of this file, which is a job's as far as a census knows
 def taken(*, frame: types.FrameType | None = None, **named: Any) -> dict[str, str]:
     census = Census(SystemClock().now_ns)
     if frame is not None:
-        census.of_frames(frame)
-    census.of(named.items())
-    census.look_into_all()
+        census.add_frames(frame)
+    census.add_values(named.items())
+    census.expand_all()
     return {held.path: held.text for held in census.entries}
 
 
@@ -112,7 +120,7 @@ def test_what_a_function_that_yields_holds_while_it_waits_is_read_and_given_back
     found = taken(data=[waiting], unbegun=unbegun)
 
     assert (found["data[0].ease"], found["unbegun.ease"]) == ("0.5", "2.0")
-    assert put(Reached(0.5, waiting, "ease"), 4.0)
+    assert set_value(HeldValue(0.5, waiting, "ease"), 4.0)
     assert next(waiting) == 5.0
     waiting.close()
     assert not taken(waiting=waiting)
@@ -129,16 +137,18 @@ def test_what_cannot_be_pickled_is_not_kept_and_a_factory_stays(tmp_path: Path) 
     names: dict[str, int] = defaultdict(lambda: len(names), one=0)
     order = {"paths": [], "places": [[0, 0]], "loops": []}
     (tmp_path / KEEP).write_text(json.dumps(order), encoding="utf-8")
-    orders = Orders(tmp_path, attempt=0, rank=0)
+    orders = ValueOrders(tmp_path, attempt=0, rank=0)
     held = {"names": names, "lock": threading.Lock()}
 
-    orders.reached(None, {path: Reached(value, None, None) for path, value in held.items()})
-    orders.at(Place(0, 0))
+    orders.exchange_values(
+        None, {path: HeldValue(value, None, None) for path, value in held.items()}
+    )
+    orders.write_values(TrainingPlace(0, 0))
 
     kept = pickle.loads((tmp_path / "kept-0-0-0.pkl").read_bytes())[None]
     assert kept.keys() == {"names"}
     other: dict[str, int] = defaultdict(lambda: 7)
-    assert put(Reached(other, None, None), pickle.loads(kept["names"]))
+    assert set_value(HeldValue(other, None, None), pickle.loads(kept["names"]))
     assert (other["one"], other["two"]) == (0, 7)
 
 
@@ -167,7 +177,7 @@ def test_of_modules_and_optimizers_what_no_state_dict_has() -> None:
 def test_a_container_of_tensors_is_one_value_with_its_members() -> None:
     def digest(roots: dict[int, torch.Tensor]) -> str:
         census = Census(SystemClock().now_ns)
-        census.of({"roots": roots}.items())
+        census.add_values({"roots": roots}.items())
         (held,) = census.entries
         return held.digest
 
@@ -190,8 +200,8 @@ def test_the_middle_of_a_window_of_tensors_counts_however_it_is_held() -> None:
     def digests(middle: float) -> list[str]:
         window = deque(torch.full((2000,), middle) for _ in range(2))
         census = Census(SystemClock().now_ns)
-        census.of({"window": window, "many": [window], "by": {"name": window}}.items())
-        census.look_into_all()
+        census.add_values({"window": window, "many": [window], "by": {"name": window}}.items())
+        census.expand_all()
         return [held.digest for held in census.entries]
 
     assert len(digests(1.0)) == 3
@@ -210,10 +220,10 @@ def test_an_object_that_several_paths_reach_has_the_shortest() -> None:
 def test_no_text_of_a_string_is_kept_and_nothing_large_is_read() -> None:
     census = Census(SystemClock().now_ns)
     large = torch.zeros(module.ELEMENTS_MAX + 1)
-    census.of({"key": "secret", "large": large, "many": [0] * module.ELEMENTS_MAX}.items())
+    census.add_values({"key": "secret", "large": large, "many": [0] * module.ELEMENTS_MAX}.items())
 
     assert [(held.path, held.text) for held in census.entries] == [("key", "")]
-    assert census.left_out == ["large", "many"]
+    assert census.omitted_paths == ["large", "many"]
 
 
 class Compression:
@@ -234,8 +244,8 @@ def test_an_object_that_only_a_communication_hook_holds_has_the_name_of_its_clas
         model = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
         model.register_comm_hook(Control(), Compression().exchange)
         census = Census(SystemClock().now_ns)
-        census.of(module.hook_owners([model, nn.Linear(1, 1)]))
-        census.look_into_all()
+        census.add_values(module.find_hook_owners([model, nn.Linear(1, 1)]))
+        census.expand_all()
     finally:
         dist.destroy_process_group()
 
@@ -358,10 +368,10 @@ def test_within_a_function_transform_a_tensor_has_no_content() -> None:
 
 
 def test_libraries_have_no_variables_of_the_job() -> None:
-    assert not is_of_the_job(torch.__file__)
-    assert not is_of_the_job(module.__file__)
-    assert not is_of_the_job(random.__file__)
-    assert is_of_the_job(__file__)
+    assert not is_job_file(torch.__file__)
+    assert not is_job_file(module.__file__)
+    assert not is_job_file(random.__file__)
+    assert is_job_file(__file__)
 
 
 @pytest.mark.parametrize(
@@ -378,7 +388,7 @@ def test_libraries_have_no_variables_of_the_job() -> None:
 def test_content_is_given_back_where_it_is(old: Any, new: Any) -> None:
     holder = types.SimpleNamespace(held=old)
 
-    assert put(Reached(old, holder, "held"), new)
+    assert set_value(HeldValue(old, holder, "held"), new)
 
     assert holder.held is old
     assert np.array_equal(np.array(list(old)), np.array(list(new)))
@@ -389,8 +399,8 @@ def test_a_tensor_in_a_container_stays_the_one_that_others_hold() -> None:
     held, many = {"mean": mean, "gone": 1}, {"roots": roots}
     first = roots[0]
 
-    assert put(Reached(held, many, "held"), {"mean": torch.ones(2), "new": 2})
-    assert put(Reached(roots, many, "roots"), [torch.ones(2), torch.ones(4)])
+    assert set_value(HeldValue(held, many, "held"), {"mean": torch.ones(2), "new": 2})
+    assert set_value(HeldValue(roots, many, "roots"), [torch.ones(2), torch.ones(4)])
 
     assert mean.tolist() == first.tolist() == [1.0, 1.0]
     assert held.keys() == {"mean", "new"}
@@ -403,11 +413,11 @@ def test_other_values_are_put_in_their_place() -> None:
     def step() -> int:
         return one
 
-    assert put(Reached(0.25, control, "value"), 0.5)
-    assert put(Reached(1, names, "a"), 2)
-    assert put(Reached(3, slotted, "count"), 4)
-    assert put(Reached(1, step, "one"), 6)
-    assert not put(Reached(1, (1,), 0), 2)
+    assert set_value(HeldValue(0.25, control, "value"), 0.5)
+    assert set_value(HeldValue(1, names, "a"), 2)
+    assert set_value(HeldValue(3, slotted, "count"), 4)
+    assert set_value(HeldValue(1, step, "one"), 6)
+    assert not set_value(HeldValue(1, (1,), 0), 2)
 
     assert (control.value, names["a"], slotted.count, step()) == (0.5, 2, 4, 6)
 
@@ -415,7 +425,7 @@ def test_other_values_are_put_in_their_place() -> None:
 def test_a_variable_of_a_running_function_is_given_back() -> None:
     def given() -> int:
         count = 1
-        assert put(Reached(1, sys._getframe(), "count"), 9)
+        assert set_value(HeldValue(1, sys._getframe(), "count"), 9)
         return count
 
     assert given() == 9
@@ -438,20 +448,22 @@ def test_values_that_a_clean_run_keeps_come_to_another_run(
     _draw(ahead)
     due, holder = types.SimpleNamespace(n=5), types.SimpleNamespace(n=0)
 
-    keeping = Orders(clean, attempt=0, rank=0)
-    keeping.reached(None, {"it": Reached(ahead, due, "it"), "n": Reached(5, due, "n")})
-    keeping.at(Place(1, 0))
-    keeping.reached(None, {"it": Reached(ahead, due, "it"), "n": Reached(5, due, "n")})
-    keeping.at(Place(2, 0))
-    giving = Orders(run, attempt=1, rank=0)
-    other = Orders(run, attempt=2, rank=0)
+    keeping = ValueOrders(clean, attempt=0, rank=0)
+    keeping.exchange_values(None, {"it": HeldValue(ahead, due, "it"), "n": HeldValue(5, due, "n")})
+    keeping.write_values(TrainingPlace(1, 0))
+    keeping.exchange_values(None, {"it": HeldValue(ahead, due, "it"), "n": HeldValue(5, due, "n")})
+    keeping.write_values(TrainingPlace(2, 0))
+    giving = ValueOrders(run, attempt=1, rank=0)
+    other = ValueOrders(run, attempt=2, rank=0)
 
-    assert giving.wanted == {"it", "n"}
-    assert not other.wanted
-    assert giving.reached(None, {"it": Reached(anew, holder, "it"), "n": Reached(0, holder, "n")})
-    assert not giving.reached(None, {})  # once
-    assert giving.is_over
-    assert not keeping.is_over
+    assert giving.wanted_paths == {"it", "n"}
+    assert not other.wanted_paths
+    assert giving.exchange_values(
+        None, {"it": HeldValue(anew, holder, "it"), "n": HeldValue(0, holder, "n")}
+    )
+    assert not giving.exchange_values(None, {})  # once
+    assert giving.is_finished
+    assert not keeping.is_finished
     assert holder.n == 5
     assert _draw(anew) == _draw(ahead)
 
@@ -473,11 +485,13 @@ def test_a_module_of_which_nothing_is_compared_is_one_value_whatever_it_contains
     odd, trained = Odd(), nn.Linear(2, 2)
     both = nn.ModuleList([nn.Linear(1, 1), trained])
     census = Census(
-        SystemClock().now_ns, compared=frozenset(map(id, trained.parameters())), keeps_all=True
+        SystemClock().now_ns,
+        compared_tensors=frozenset(map(id, trained.parameters())),
+        keeps_all=True,
     )
 
-    census.of([("odd", odd), ("again", odd.inner), ("trained", trained), ("both", both)])
-    census.look_into_all()
+    census.add_values([("odd", odd), ("again", odd.inner), ("trained", trained), ("both", both)])
+    census.expand_all()
 
     saved = [held.path for held in census.entries if held.path.endswith("()")]
     assert saved == ["odd.state_dict()", "both.0.state_dict()"]
@@ -488,9 +502,9 @@ def test_a_module_is_given_back_as_it_was_kept() -> None:
     ahead(torch.randn(8, 2))
     with torch.no_grad():
         ahead.weight.add_(1)
-    kept = _content(ahead)
+    kept = _extract_content(ahead)
 
-    assert put(Reached(anew, None, None), kept)
+    assert set_value(HeldValue(anew, None, None), kept)
 
     theirs, ours = ahead.state_dict(), anew.state_dict()
     assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
@@ -500,17 +514,19 @@ def test_a_large_module_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "MODULE_MAX", 2)
     census = Census(SystemClock().now_ns)
 
-    census.of([("net", nn.Linear(2, 1)), ("small", nn.Linear(1, 1))])
-    census.look_into_all()
+    census.add_values([("net", nn.Linear(2, 1)), ("small", nn.Linear(1, 1))])
+    census.expand_all()
 
-    assert census.left_out == ["net.state_dict()"]
+    assert census.omitted_paths == ["net.state_dict()"]
     assert any(held.path == "small.state_dict()" for held in census.entries)
 
 
 def test_scalars_of_numpy_in_a_container_are_plain_values() -> None:
     census = Census(SystemClock().now_ns)
 
-    census.of([("drawn", [np.int64(1), 2]), ("plain", [1, 2]), ("others", [np.int64(3), 2])])
+    census.add_values(
+        [("drawn", [np.int64(1), 2]), ("plain", [1, 2]), ("others", [np.int64(3), 2])]
+    )
 
     drawn, plain, others = (held.digest for held in census.entries)
     assert drawn == plain != others
@@ -524,18 +540,18 @@ def test_what_a_method_has_reached_is_reached_before_it_runs_as_well() -> None:
     def reached(wanted: str) -> object:
         agent = Agent()
         census = Census(SystemClock().now_ns, frozenset({wanted}))
-        census.of([("Agent", Agent), ("agent", agent)])
-        census.look_into_all()
-        return census.reached[wanted].value
+        census.add_values([("Agent", Agent), ("agent", agent)])
+        census.expand_all()
+        return census.wanted_values[wanted].value
 
     assert reached("Agent.level") == reached("agent.level") == 3
 
 
 def test_a_parameter_that_no_optimizer_has_is_a_value() -> None:
     own, compared = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(2))
-    census = Census(SystemClock().now_ns, compared=frozenset({id(compared)}))
+    census = Census(SystemClock().now_ns, compared_tensors=frozenset({id(compared)}))
 
-    census.of([("own", own), ("compared", compared)])
+    census.add_values([("own", own), ("compared", compared)])
 
     assert [held.path for held in census.entries] == ["own"]
 
@@ -553,18 +569,18 @@ def _order(folder: Path, loops: list[tuple[str, int, int]]) -> tuple[Path, Path]
 
 def test_values_are_given_back_as_the_loops_begin_that_they_were_kept_in(tmp_path: Path) -> None:
     clean, run = _order(tmp_path, [("job.py", 1, 9), ("job.py", 2, 9)])
-    keeping, giving = Orders(clean, attempt=0, rank=0), Orders(run, attempt=1, rank=0)
+    keeping, giving = ValueOrders(clean, attempt=0, rank=0), ValueOrders(run, attempt=1, rank=0)
     held: dict[str, int] = {"n": 0}
 
     def keep(moment: int | None, epoch: int, step: int, value: int) -> bool:
-        asked = keeping.asks(moment, Place(epoch, step))
+        asked = keeping.needs_census(moment, TrainingPlace(epoch, step))
         if asked:
-            keeping.reached(moment, {"n": Reached(value, held, "n")})
+            keeping.exchange_values(moment, {"n": HeldValue(value, held, "n")})
         return asked
 
     def give(moment: int | None) -> int:
-        if giving.asks(moment, Place(0, 0)):
-            giving.reached(moment, {"n": Reached(held["n"], held, "n")})
+        if giving.needs_census(moment, TrainingPlace(0, 0)):
+            giving.exchange_values(moment, {"n": HeldValue(held["n"], held, "n")})
         return held["n"]
 
     # The outer loop's is that of the epoch's beginning, the inner one's that of the place.
@@ -573,7 +589,7 @@ def test_values_are_given_back_as_the_loops_begin_that_they_were_kept_in(tmp_pat
     assert not keep(1, 2, 0, 3)
     assert keep(1, 2, 1, 4)
     assert keep(None, 2, 1, 5)
-    keeping.at(Place(2, 1))
+    keeping.write_values(TrainingPlace(2, 1))
     assert keep(0, 3, 0, 6)
 
     assert give(0) == 2
@@ -581,7 +597,7 @@ def test_values_are_given_back_as_the_loops_begin_that_they_were_kept_in(tmp_pat
     assert give(0) == 9, "an outer loop goes on once"
     assert [give(1), give(1)] == [4, 4]
     assert give(None) == 5
-    assert giving.is_over
+    assert giving.is_finished
     assert json.loads((run / "given-1-0.json").read_text()) == ["n"]
 
 
@@ -606,7 +622,7 @@ def test_the_bodies_of_a_running_functions_loops_are_traced_and_it_keeps_its_var
         found.append(number)
         names = frame.f_locals
         if len(found) == 2:
-            put(Reached(names["count"], frame, "count"), 10)
+            set_value(HeldValue(names["count"], frame, "count"), 10)
         if type(names) is dict:
             names.clear()  # as a census does
 
@@ -622,7 +638,7 @@ def test_the_loops_around_a_frame_are_found() -> None:
     def inner() -> None:
         while True:
             "no statement"
-            found.append(tuple(loop.first - first for loop in loops_around(sys._getframe())))
+            found.append(tuple(loop.first - first for loop in find_outer_loops(sys._getframe())))
             break
 
     for _ in range(1):
@@ -662,11 +678,11 @@ def test_a_deque_that_lost_its_bound_is_another_value_and_gets_it_back() -> None
     digests = []
     for value in (bounded, unbounded):
         census = Census(SystemClock().now_ns)
-        census.of([("norms", value)])
-        census.look_into_all()
+        census.add_values([("norms", value)])
+        census.expand_all()
         digests.append([held.digest for held in census.entries])
     holder = types.SimpleNamespace(norms=unbounded)
 
     assert digests[0] != digests[1]
-    assert put(Reached(unbounded, holder, "norms"), bounded)
+    assert set_value(HeldValue(unbounded, holder, "norms"), bounded)
     assert holder.norms.maxlen == 12

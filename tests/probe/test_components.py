@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from chaos.check.resume_place import state_keys
+from chaos.check.resume_place import build_state_keys
 from chaos.model.event import Component
-from chaos.model.events.state import group_of
+from chaos.model.events.state import find_group
 from chaos.probe.state import components
-from chaos.probe.state.part import UnreadPart
+from chaos.probe.state.part import UnreadComponent
 
 
-def seen(parts: Iterable[UnreadPart]) -> dict[str, Component]:
-    return {part.name: part.component() for part in parts}
+def seen(parts: Iterable[UnreadComponent]) -> dict[str, Component]:
+    return {part.name: part.build_component() for part in parts}
 
 
 def stepped(kind: Any = torch.optim.SGD, **settings: Any) -> tuple[torch.nn.Module, Any]:
@@ -28,7 +28,7 @@ def stepped(kind: Any = torch.optim.SGD, **settings: Any) -> tuple[torch.nn.Modu
 
 
 def of_optimizer(optimizer: Any) -> dict[str, Component]:
-    return seen(components.optimizer_parts("optimizer", optimizer, full=True))
+    return seen(components.take_optimizer_parts("optimizer", optimizer, full=True))
 
 
 def test_momentum_and_settings_are_components_with_their_sizes() -> None:
@@ -95,7 +95,7 @@ def test_a_schedule_that_was_moved_on_without_its_steps_is_the_same_schedule() -
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         made = lr_scheduler.StepLR(optimizer, step_size=10)
         made.last_epoch = last
-        return components.schedule_part("schedule", made).component()
+        return components.take_schedule_part("schedule", made).build_component()
 
     made = schedule(2)
     assert made.size == 2.0
@@ -107,8 +107,8 @@ def test_wrappers_do_not_change_a_models_digest() -> None:
     wrapped = torch.nn.Module()
     wrapped.module = model
 
-    bare = seen(components.model_parts([model], [optimizer], full=True))
-    ddp = seen(components.model_parts([wrapped], [optimizer], full=True))
+    bare = seen(components.take_model_parts([model], [optimizer], full=True))
+    ddp = seen(components.take_model_parts([wrapped], [optimizer], full=True))
 
     assert bare == ddp
     assert list(bare) == ["model"]
@@ -116,9 +116,9 @@ def test_wrappers_do_not_change_a_models_digest() -> None:
 
 def test_running_statistics_are_a_part_of_their_own() -> None:
     norm = torch.nn.BatchNorm1d(2)
-    before = seen(components.buffer_parts([norm], full=True))
+    before = seen(components.take_buffer_parts([norm], full=True))
     norm(torch.randn(4, 2, generator=torch.Generator().manual_seed(0)))
-    after = seen(components.buffer_parts([norm], full=True))
+    after = seen(components.take_buffer_parts([norm], full=True))
 
     assert list(before) == ["model.buffers"]
     assert before["model.buffers"].digest != after["model.buffers"].digest
@@ -129,19 +129,19 @@ def test_a_buffer_that_no_checkpoint_has_is_no_state() -> None:
     module = torch.nn.Linear(2, 1)
     module.register_buffer("table", torch.arange(4.0), persistent=False)
 
-    assert seen(components.buffer_parts([module], full=True)) == {}
+    assert seen(components.take_buffer_parts([module], full=True)) == {}
 
 
 def test_parameters_that_no_optimizer_has_are_the_rest_of_their_module() -> None:
     model, optimizer = stepped(lr=0.1)
     whole = torch.nn.Sequential(model, torch.nn.Linear(1, 1).requires_grad_(False))
 
-    alone = seen(components.model_parts([], [optimizer], full=True))
-    found = seen(components.model_parts([whole], [optimizer], full=True))
+    alone = seen(components.take_model_parts([], [optimizer], full=True))
+    found = seen(components.take_model_parts([whole], [optimizer], full=True))
 
     assert found["model"] == alone["model"]
     assert found["model.rest"].count == 2
-    assert list(seen(components.model_parts([whole], [], full=True))) == ["model"]
+    assert list(seen(components.take_model_parts([whole], [], full=True))) == ["model"]
 
 
 def test_the_model_is_the_same_whoever_owns_it_and_in_whatever_order() -> None:
@@ -149,7 +149,7 @@ def test_the_model_is_the_same_whoever_owns_it_and_in_whatever_order() -> None:
 
     def model_of(parameters: list[Any]) -> dict[str, Component]:
         optimizer = torch.optim.SGD(parameters, lr=0.1)
-        return seen(components.model_parts([], [optimizer], full=False))
+        return seen(components.take_model_parts([], [optimizer], full=False))
 
     assert model_of(weights) == model_of(weights[::-1])
     with torch.no_grad():
@@ -164,7 +164,7 @@ def test_an_optimizer_of_some_parameters_of_another_adds_no_part() -> None:
     head = torch.optim.SGD([model.bias], lr=0.1)
     other = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1)
 
-    found = seen(components.model_parts([], [head, optimizer, other], full=True))
+    found = seen(components.take_model_parts([], [head, optimizer, other], full=True))
 
     assert {name: part.count for name, part in found.items()} == {"model": 2, "model.1": 1}
 
@@ -172,12 +172,12 @@ def test_an_optimizer_of_some_parameters_of_another_adds_no_part() -> None:
 def test_gradients_wait_only_where_there_are_any() -> None:
     model, optimizer = stepped(lr=0.1)
     optimizer.zero_grad(set_to_none=False)
-    assert components.gradient_part([optimizer]) is None
+    assert components.take_gradient_part([optimizer]) is None
 
     model.bias.grad += 1.0
-    part = components.gradient_part([optimizer])
+    part = components.take_gradient_part([optimizer])
     assert part is not None
-    assert part.component().count == 1
+    assert part.build_component().count == 1
 
 
 def test_declared_parts_are_states_values_and_questions() -> None:
@@ -186,7 +186,7 @@ def test_declared_parts_are_states_values_and_questions() -> None:
             return {"epoch": 3}
 
     named = [("sampler", Sampler()), ("temperature", 0.5), ("cursor", lambda: [1, 2])]
-    found = seen(components.declared_parts(named))
+    found = seen(components.take_declared_parts(named))
 
     assert set(found) == {"declared.sampler", "declared.temperature", "declared.cursor"}
     assert found["declared.temperature"].size == 0.5
@@ -194,9 +194,9 @@ def test_declared_parts_are_states_values_and_questions() -> None:
 
 
 def test_each_generator_is_a_component_that_shows_a_draw() -> None:
-    before = seen(components.rng_parts())
+    before = seen(components.take_generator_parts())
     torch.rand(1)
-    after = seen(components.rng_parts())
+    after = seen(components.take_generator_parts())
 
     assert {"rng.torch", "rng.numpy", "rng.python"} <= set(before)
     assert {name for name in before if before[name] != after[name]} == {"rng.torch"}
@@ -234,11 +234,11 @@ def test_each_number_of_a_parameter_group_is_a_setting_and_no_part_of_the_state_
     weight.grad = torch.ones(3, 2).to_sparse() if is_sparse else torch.ones(3, 2)
     optimizer.step(lambda: torch.zeros(()))
 
-    of_state = {p.name for p in components.optimizer_parts("optimizer", optimizer, full=False)}
-    every = {p.name for p in components.optimizer_parts("optimizer", optimizer, full=True)}
+    of_state = {p.name for p in components.take_optimizer_parts("optimizer", optimizer, full=False)}
+    every = {p.name for p in components.take_optimizer_parts("optimizer", optimizer, full=True)}
 
-    assert {group_of(name) for name in of_state} == {"optimizer"}
-    assert {group_of(name) for name in every - of_state} == {"optimizer settings"}
+    assert {find_group(name) for name in of_state} == {"optimizer"}
+    assert {find_group(name) for name in every - of_state} == {"optimizer settings"}
 
 
 def test_a_state_has_the_same_key_whether_its_settings_were_looked_at() -> None:
@@ -248,8 +248,9 @@ def test_a_state_has_the_same_key_whether_its_settings_were_looked_at() -> None:
     optimizer.step()
 
     keys = {
-        state_keys(
-            p.component() for p in components.optimizer_parts("optimizer", optimizer, full=f)
+        build_state_keys(
+            p.build_component()
+            for p in components.take_optimizer_parts("optimizer", optimizer, full=f)
         )
         for f in (True, False)
     }

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from chaos.model.event import SavedPart
-from chaos.probe.state.content import BYTES_MAX, PARTS_MAX, elements_of, parts_of
-from chaos.probe.state.part import UnreadPart
+from chaos.probe.state.content import BYTES_MAX, PARTS_MAX, count_elements, list_parts
+from chaos.probe.state.part import UnreadComponent
 
 
 def named(saved: Any) -> dict[str, SavedPart]:
-    return {part.name: part for part in parts_of(saved)}
+    return {part.name: part for part in list_parts(saved)}
 
 
 def test_a_modules_state_is_one_part_and_an_optimizers_has_two() -> None:
@@ -34,14 +34,18 @@ def test_a_modules_state_is_one_part_and_an_optimizers_has_two() -> None:
 def test_a_saved_module_has_the_digest_of_its_parameters_and_of_what_they_are_widened_to() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
     due = (
-        UnreadPart.of_tensors("model", list(model.parameters()), with_size=True).component().digest
+        UnreadComponent.from_tensors("model", list(model.parameters()), with_size=True)
+        .build_component()
+        .digest
     )
     small = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items()}
     saved = named({"own": model.state_dict(), "small": small, "list": [torch.ones(2)]})
 
     model.load_state_dict(small)
     after = (
-        UnreadPart.of_tensors("model", list(model.parameters()), with_size=True).component().digest
+        UnreadComponent.from_tensors("model", list(model.parameters()), with_size=True)
+        .build_component()
+        .digest
     )
 
     assert (saved["own"].tensors, saved["own"].dtype, saved["own"].widened) == (due, "float32", "")
@@ -52,7 +56,9 @@ def test_a_saved_module_has_the_digest_of_its_parameters_and_of_what_they_are_wi
 def test_a_file_that_is_a_modules_state_has_its_digest_at_the_first_entry() -> None:
     model = torch.nn.Linear(2, 3)
     due = (
-        UnreadPart.of_tensors("model", list(model.parameters()), with_size=True).component().digest
+        UnreadComponent.from_tensors("model", list(model.parameters()), with_size=True)
+        .build_component()
+        .digest
     )
 
     found = named(model.state_dict())
@@ -62,7 +68,7 @@ def test_a_file_that_is_a_modules_state_has_its_digest_at_the_first_entry() -> N
 
 def test_a_tensor_with_two_names_is_saved_once() -> None:
     weight = torch.ones(3, 2)
-    due = UnreadPart.of_tensors("model", [weight], with_size=True).component().digest
+    due = UnreadComponent.from_tensors("model", [weight], with_size=True).build_component().digest
 
     assert named({"tied": {"a": weight, "b": weight}})["tied"].tensors == due
 
@@ -101,7 +107,9 @@ def test_equal_content_has_equal_digests_whatever_way_it_was_made() -> None:
     one = OrderedDict(b=1.0, a={"x": (1.0, 2.0), name: {3, 1}})
     other = {"a": {"aaa": {1, 3}, "x": [1.0, 2.0]}, "b": 1.0}
 
-    assert {p.name: p.digest for p in parts_of(one)} == {p.name: p.digest for p in parts_of(other)}
+    assert {p.name: p.digest for p in list_parts(one)} == {
+        p.name: p.digest for p in list_parts(other)
+    }
 
 
 def test_a_settings_mapping_is_opened_three_deep_and_no_mapping_by_number_is() -> None:
@@ -112,7 +120,7 @@ def test_a_settings_mapping_is_opened_three_deep_and_no_mapping_by_number_is() -
 
 
 def test_what_is_no_mapping_is_one_part_without_a_name() -> None:
-    assert [(p.name, p.kind, p.count) for p in parts_of([1.0, 2.0])] == [("", "numbers", 2)]
+    assert [(p.name, p.kind, p.count) for p in list_parts([1.0, 2.0])] == [("", "numbers", 2)]
 
 
 def test_the_parts_are_bounded_by_number_and_by_bytes() -> None:
@@ -128,10 +136,10 @@ def test_the_numbers_in_a_file_are_counted_without_those_of_generators() -> None
     sgd = torch.optim.SGD(net.parameters(), lr=0.1)
     state = {"net": net.state_dict(), "sgd": sgd.state_dict(), "rng": torch.get_rng_state()}
 
-    assert elements_of({"net": net.state_dict(), "rng": torch.get_rng_state()}) == 8
-    assert (elements_of(state) or 0) < 30
-    assert elements_of({"step": 3, "name": "a", "rows": np.zeros((2, 5))}) == 11
+    assert count_elements({"net": net.state_dict(), "rng": torch.get_rng_state()}) == 8
+    assert (count_elements(state) or 0) < 30
+    assert count_elements({"step": 3, "name": "a", "rows": np.zeros((2, 5))}) == 11
 
 
 def test_of_an_object_that_is_no_collection_nothing_is_counted() -> None:
-    assert elements_of({"net": torch.nn.Linear(3, 2)}) is None
+    assert count_elements({"net": torch.nn.Linear(3, 2)}) is None

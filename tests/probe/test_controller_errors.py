@@ -8,9 +8,9 @@ from ray.exceptions import RayActorError
 
 from chaos.errors import NeedsClusterError
 from chaos.launch.forked import core
-from chaos.launch.forked.reports import UnderWay
-from chaos.launch.raytrain.compat import our_error
-from chaos.launch.raytrain.fit import stays_here
+from chaos.launch.forked.reports import PendingReports
+from chaos.launch.raytrain.compat import find_chaos_error
+from chaos.launch.raytrain.fit import is_storage_redirected
 
 
 @dataclass
@@ -28,11 +28,11 @@ def raised_by(act: object) -> ControllerError:
 
 
 def test_a_mistake_of_ours_is_ours() -> None:
-    told = our_error(raised_by(lambda: UnderWay().hides_errors({0: None}, 0)))
+    told = find_chaos_error(raised_by(lambda: PendingReports().hides_errors({0: None}, 0)))
 
     assert told is not None
     assert told.startswith("AttributeError")
-    assert our_error(raised_by(lambda: stays_here(None, None))) is not None  # type: ignore[arg-type]
+    assert find_chaos_error(raised_by(lambda: is_storage_redirected(None, None))) is not None  # type: ignore[arg-type]
 
 
 def fails(error: Exception) -> None:
@@ -41,12 +41,14 @@ def fails(error: Exception) -> None:
 
 @pytest.mark.parametrize("error", [AttributeError("of the script"), RayActorError()])
 def test_what_others_raise_is_theirs(error: Exception) -> None:
-    assert our_error(raised_by(lambda: fails(error))) is None
+    assert find_chaos_error(raised_by(lambda: fails(error))) is None
     ref: core.Ref = core.Ref(Future())
     ref.future.set_exception(error)
-    assert our_error(raised_by(lambda: core.get([ref]))) is None
+    assert find_chaos_error(raised_by(lambda: core.get([ref]))) is None
 
 
 def test_what_is_raised_on_purpose_is_no_mistake() -> None:
-    assert our_error(raised_by(lambda: fails(NeedsClusterError.of("a task")))) is None
-    assert our_error(None) is None
+    assert (
+        find_chaos_error(raised_by(lambda: fails(NeedsClusterError.from_feature("a task")))) is None
+    )
+    assert find_chaos_error(None) is None

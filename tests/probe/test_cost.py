@@ -1,6 +1,6 @@
 """What watching costs is counted once, and without the gates."""
 
-from chaos.probe.cursor import Cost
+from chaos.probe.cursor import ProbeCost
 
 
 class Hands:
@@ -21,16 +21,16 @@ class Hands:
 
 def test_time_that_is_spent_within_is_counted_once_and_state_by_itself() -> None:
     hands = Hands()
-    cost = Cost(hands)
+    cost = ProbeCost(hands)
 
-    with cost.watching:
+    with cost.watch_time:
         hands.ns += 3
-        with cost.watching, cost.on_state:
+        with cost.watch_time, cost.state_time:
             hands.ns += 5
     hands.ns += 100
-    with cost.watching:
+    with cost.watch_time:
         hands.ns += 2
 
-    assert (cost.watching.spent_ns, cost.on_state.spent_ns) == (10, 5)
-    cost.begin_anew()
-    assert (cost.watching.spent_ns, cost.on_state.spent_ns, cost.steps) == (0, 0, 0)
+    assert (cost.watch_time.spent_ns, cost.state_time.spent_ns) == (10, 5)
+    cost.reset()
+    assert (cost.watch_time.spent_ns, cost.state_time.spent_ns, cost.step_count) == (0, 0, 0)

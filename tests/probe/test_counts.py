@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chaos.probe.state.content import COUNTS_MAX, LOOKED_AT_MAX, counts_of
+from chaos.probe.state.content import COUNTS_MAX, LOOKED_AT_MAX, find_counts
 
 
 @pytest.mark.parametrize(
@@ -24,12 +24,12 @@ from chaos.probe.state.content import COUNTS_MAX, LOOKED_AT_MAX, counts_of
     ],
 )
 def test_they_are_named_by_the_way_to_them(saved: Any, counts: dict[str, int]) -> None:
-    assert counts_of(saved) == counts
+    assert find_counts(saved) == counts
 
 
 def test_the_shallowest_come_first_and_they_are_bounded() -> None:
     deep = {str(number): number for number in range(2 * COUNTS_MAX)}
-    found = counts_of({"state": deep, "epoch": 1})
+    found = find_counts({"state": deep, "epoch": 1})
 
     assert len(found) == COUNTS_MAX
     assert next(iter(found)) == "epoch"
@@ -38,11 +38,11 @@ def test_the_shallowest_come_first_and_they_are_bounded() -> None:
 def test_a_large_mapping_is_not_looked_through() -> None:
     large = {f"n{number}": 0.5 for number in range(3 * LOOKED_AT_MAX)}
 
-    assert counts_of({"large": large, "late": {"epoch": 1}}) == {}
+    assert find_counts({"large": large, "late": {"epoch": 1}}) == {}
 
 
 def test_what_contains_itself_comes_to_an_end() -> None:
     saved: dict[str, Any] = {"epoch": 1}
     saved["self"] = saved
 
-    assert counts_of(saved)["self.self.epoch"] == 1
+    assert find_counts(saved)["self.self.epoch"] == 1

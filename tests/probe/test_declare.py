@@ -6,33 +6,33 @@ import sys
 import pytest
 
 import chaos
-from chaos import declared
+from chaos import declaration
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(declared, "_declared", {})
-    monkeypatch.setattr(declared, "_listeners", [])
+    monkeypatch.setattr(declaration, "_declared", {})
+    monkeypatch.setattr(declaration, "_listeners", [])
 
 
 def test_outside_of_a_run_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(declared.TOKEN_ENV, raising=False)
+    monkeypatch.delenv(declaration.TOKEN_ENV, raising=False)
     chaos.declare("sampler", {"epoch": 1})
 
-    assert declared.declared_parts() == []
+    assert declaration.list_declared_parts() == []
 
 
 def test_in_a_run_a_name_means_what_it_was_declared_as_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(declared.TOKEN_ENV, "t")
+    monkeypatch.setenv(declaration.TOKEN_ENV, "t")
     told: list[str] = []
     chaos.declare("b", 1)
-    declared.on_declare(told.append)
+    declaration.add_declare_listener(told.append)
     chaos.declare("a", 2)
     chaos.declare("b", 3)
 
-    assert declared.declared_parts() == [("a", 2), ("b", 3)]
+    assert declaration.list_declared_parts() == [("a", 2), ("b", 3)]
     assert told == ["b", "a", "b"]
 
 

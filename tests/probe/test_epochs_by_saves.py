@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from chaos import declared
+from chaos import declaration
 from chaos.model.event import AnyEvent, EpochEnded, StepDone
 from chaos.model.watch import Watch
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.job_files import JobFiles
-from chaos.probe.saves import SaveRecord, Saves
+from chaos.probe.saves import SaveFolder, SaveRecord
 from chaos.probe.watchers import Watchers
-from chaos.run.directory import LENGTHS, RunDirectory
+from chaos.run.directory import EPOCH_LENGTHS_FILE, RunDirectory
 from chaos.run.record_file import write_fields
 from tests.check.scribe import history_of
 
@@ -27,7 +27,7 @@ class Rank:
         record = Recorder(self.cursor, self.events.append, lambda *_: None)
         watch = Watch(state=False, inputs=False)
         self.watchers = Watchers(watch, record, has_reports=False, epoch_steps=epoch_steps)
-        self.saves = Saves(folder)
+        self.saves = SaveFolder(folder)
         self.watchers._files = JobFiles(record, self.saves, may_move=attempt > 0, ranks=1)
 
     def step(self) -> tuple[int, int]:
@@ -37,7 +37,7 @@ class Rank:
         return self.cursor.epoch, self.cursor.step
 
     def save(self) -> None:
-        self.saves.mark("place", self.cursor.attempt, self.cursor.epoch, self.cursor.step)
+        self.saves.set_mark("place", self.cursor.attempt, self.cursor.epoch, self.cursor.step)
 
     @property
     def ended(self) -> list[int]:
@@ -87,9 +87,9 @@ def test_with_a_number_of_steps_they_end_the_epoch_and_no_save_does(tmp_path: Pa
 def test_the_job_may_declare_the_number_and_a_given_one_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(declared.TOKEN_ENV, "x")
-    monkeypatch.setattr(declared, "_declared", {})
-    declared.declare("epoch_steps", 2)
+    monkeypatch.setenv(declaration.TOKEN_ENV, "x")
+    monkeypatch.setattr(declaration, "_declared", {})
+    declaration.declare("epoch_steps", 2)
     told, given = Rank(tmp_path), Rank(tmp_path, epoch_steps=1)
 
     assert [told.step(), told.step(), told.step()] == [(0, 1), (0, 2), (1, 1)]
@@ -100,13 +100,13 @@ def test_the_job_may_declare_the_number_and_a_given_one_wins(
 def test_what_is_no_number_of_steps_ends_no_epoch(
     steps: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(declared, "_declared", {"epoch_steps": steps})
+    monkeypatch.setattr(declaration, "_declared", {"epoch_steps": steps})
 
-    assert declared.declared_epoch_steps() is None
+    assert declaration.find_epoch_steps() is None
 
 
 def test_with_a_baseline_its_epochs_count_whatever_is_saved(tmp_path: Path) -> None:
-    write_fields(tmp_path / LENGTHS, {"0": 2, "1": 3})
+    write_fields(tmp_path / EPOCH_LENGTHS_FILE, {"0": 2, "1": 3})
     rank = Rank(tmp_path)
     rank.step()
     rank.save()
@@ -115,11 +115,11 @@ def test_with_a_baseline_its_epochs_count_whatever_is_saved(tmp_path: Path) -> N
 
 
 def test_a_restart_that_finds_all_done_says_where_it_stands(tmp_path: Path) -> None:
-    write_fields(tmp_path / LENGTHS, {"0": 2})
+    write_fields(tmp_path / EPOCH_LENGTHS_FILE, {"0": 2})
     rank = Rank(tmp_path, attempt=1)
     assert rank.watchers._files is not None
     read = SaveRecord("ab", attempt=0, rank=0, epoch=0, step=2, path="x.pt", ends_epoch=True)
-    rank.watchers._files.going_on.has_read(read)
+    rank.watchers._files.resume_finder.record_read(read)
     rank.watchers.train_fn_ended(None)
 
     assert (rank.cursor.epoch, rank.cursor.step) == (1, 0)
@@ -143,5 +143,13 @@ def test_lengths_are_of_each_rank(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     directory.save_lengths(history_of(*whats))
 
-    saves = Saves(directory.saves)
-    assert (saves.lengths(), saves.lengths(1), saves.lengths(7)) == ({0: 3}, {0: 2}, {0: 3})
+    saves = SaveFolder(directory.save_records)
+    assert (
+        saves.load_epoch_lengths(),
+        saves.load_epoch_lengths(1),
+        saves.load_epoch_lengths(7),
+    ) == (
+        {0: 3},
+        {0: 2},
+        {0: 3},
+    )

@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 from chaos.probe.state.canonical import Encoding
 from chaos.probe.state.fingerprint import (
     BLOCK,
-    device_row_sums,
-    device_sums,
     host_bytes,
-    row_sums,
-    sums_of,
-    words_of,
+    split_words,
+    sum_blocks,
+    sum_device_blocks,
+    sum_device_rows,
+    sum_rows,
 )
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
 
 
 def on_host(tensor: torch.Tensor) -> list[int]:
-    return [int(n) for n in sums_of(words_of(host_bytes(tensor)))]
+    return [int(n) for n in sum_blocks(split_words(host_bytes(tensor)))]
 
 
 def on_device(tensor: torch.Tensor) -> list[int]:
-    return [int(n) for n in device_sums(tensor).numpy().view(np.uint64)]
+    return [int(n) for n in sum_device_blocks(tensor).numpy().view(np.uint64)]
 
 
 def digest(value: Any) -> str:
@@ -55,8 +55,8 @@ def test_they_agree_over_several_blocks_and_on_a_view_that_begins_between_words(
 def test_rows_agree_as_well(width: int, dtype: torch.dtype) -> None:
     rows = (torch.arange(4 * width).reshape(4, width) % 251).to(dtype)
 
-    device = device_row_sums(rows).numpy().view(np.uint64)
-    assert row_sums(rows).tolist() == device.tolist()
+    device = sum_device_rows(rows).numpy().view(np.uint64)
+    assert sum_rows(rows).tolist() == device.tolist()
 
 
 @pytest.mark.parametrize("size", [8, 5000])  # hashed as it is, and summed
@@ -91,9 +91,9 @@ def test_how_a_tensor_lies_in_memory_is_not() -> None:
 def test_rows_whose_columns_are_permuted_do_not_collide() -> None:
     rows = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0], [2.0, 1.0, 3.0]])
 
-    assert len(set(row_sums(rows).tolist())) == 3
+    assert len(set(sum_rows(rows).tolist())) == 3
 
 
 def test_a_batch_of_nothing_has_no_rows() -> None:
-    assert row_sums(torch.zeros(0, 3)).tolist() == []
-    assert row_sums(torch.zeros(2, 0)).tolist() == [0, 0]
+    assert sum_rows(torch.zeros(0, 3)).tolist() == []
+    assert sum_rows(torch.zeros(2, 0)).tolist() == [0, 0]

@@ -14,13 +14,13 @@ def optimizer() -> Any:
 def test_an_optimizer_that_made_no_step_in_the_last_epoch_trains_no_more() -> None:
     found, probe, trained, later = StateObjects(), optimizer(), optimizer(), optimizer()
     for each in (probe, trained, later):
-        found.add("optimizer", each)
+        found.add_object("optimizer", each)
 
-    found.stepped(probe, 0)
-    found.stepped(trained, 1)
+    found.record_step(probe, 0)
+    found.record_step(trained, 1)
 
-    assert found.optimizers(1) == [probe, trained, later]
-    assert found.optimizers(2) == [trained, later]
+    assert found.list_optimizers(1) == [probe, trained, later]
+    assert found.list_optimizers(2) == [trained, later]
 
 
 def test_it_is_told_of_each_optimizer_once() -> None:
@@ -28,7 +28,7 @@ def test_it_is_told_of_each_optimizer_once() -> None:
     found, one = StateObjects(lambda: told.append(None)), optimizer()
 
     for _ in range(2):
-        found.add("optimizer", one)
-        found.add("schedule", object)
+        found.add_object("optimizer", one)
+        found.add_object("schedule", object)
 
     assert len(told) == 1

@@ -13,7 +13,7 @@ import torch
 
 from chaos.model.event import Inputs
 from chaos.probe.state.inputs import SAMPLES_MAX, InputWindow
-from chaos.probe.state.roots import SEARCH_STEPS_MAX, NoHook, Owner, Roots
+from chaos.probe.state.roots import SEARCH_STEPS_MAX, CopiedRootHook, Owner, RootModules
 
 ROWS = torch.arange(12.0).reshape(4, 3)
 OWNER = Owner(torch.nn.Linear(3, 1))
@@ -22,8 +22,8 @@ OWNER = Owner(torch.nn.Linear(3, 1))
 def given(*calls: tuple[tuple[Any, ...], dict[str, Any]]) -> Inputs | None:
     window = InputWindow()
     for args, kwargs in calls:
-        window.called(args, kwargs, OWNER)
-    return window.close().read()
+        window.add_call(args, kwargs, OWNER)
+    return window.close_window().load_inputs()
 
 
 def samples(*args: Any, **kwargs: Any) -> list[str]:
@@ -82,12 +82,12 @@ def test_what_another_model_computed_is_no_input() -> None:
 
 def test_a_batch_that_is_overwritten_later_was_seen_before() -> None:
     window, batch = InputWindow(), ROWS.clone()
-    window.called((batch,), {}, OWNER)
+    window.add_call((batch,), {}, OWNER)
     batch.zero_()
 
-    read = window.close().read()
+    read = window.close_window().load_inputs()
     assert read == given(((ROWS,), {}))
-    assert window.close().read() is None
+    assert window.close_window().load_inputs() is None
 
 
 # -- who is called ------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Seen:
     def __init__(self) -> None:
         self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
         self.first = 0
-        self.roots = Roots(self._called, self._found, self._failed)
+        self.roots = RootModules(self._called, self._found, self._failed)
         self.roots.watch(list)
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> None:
@@ -135,7 +135,7 @@ def test_the_outermost_module_is_the_root_and_its_keywords_are_seen_at_once(seen
 
     loss(net(ROWS, scale=ROWS[:, :1]), torch.zeros(4, 1))
 
-    assert seen.roots.all() == [net]
+    assert seen.roots.list_roots() == [net]
     assert seen.first == 1
     assert [set(kwargs) for _, kwargs in seen.calls] == [{"scale"}]
 
@@ -147,7 +147,7 @@ def test_a_part_that_was_called_first_is_no_root_once_the_whole_is_called(seen: 
     seen.roots.end_search()
     net(ROWS)
 
-    assert seen.roots.all() == [net]
+    assert seen.roots.list_roots() == [net]
     assert len(seen.calls) == 3
 
 
@@ -168,7 +168,7 @@ def test_what_cannot_be_trained_is_no_root(seen: Seen) -> None:
 
     teacher(ROWS)
 
-    assert seen.roots.all() == []
+    assert seen.roots.list_roots() == []
 
 
 def test_the_search_leaves_no_hook_on_modules_in_general(seen: Seen) -> None:
@@ -187,10 +187,10 @@ def test_a_copy_is_not_watched_and_a_saved_module_carries_nothing_of_ours(seen: 
     copied = copy.deepcopy(net)
     copied(ROWS)
     assert len(seen.calls) == 1
-    assert [type(hook) for hook in copied._forward_pre_hooks.values()] == [NoHook]
+    assert [type(hook) for hook in copied._forward_pre_hooks.values()] == [CopiedRootHook]
 
     file = io.BytesIO()
-    seen.roots.without_hooks(lambda: torch.save(net, file))
+    seen.roots.call_unhooked(lambda: torch.save(net, file))
     net(ROWS)
 
     assert b"chaos" not in file.getvalue()
@@ -206,7 +206,7 @@ def test_a_compiled_model_is_one_root(seen: Seen) -> None:
     seen.roots.end_search()
     compiled(ROWS)
 
-    assert len(seen.roots.all()) == 1
+    assert len(seen.roots.list_roots()) == 1
     assert len(seen.calls) == 3
 
 
@@ -214,15 +214,15 @@ def test_a_model_that_is_wrapped_anew_is_one_root(seen: Seen) -> None:
     net = Net()
     first = torch.nn.Sequential(net)
     first(ROWS)
-    seen.roots.searched_a_step([torch.optim.SGD(first.parameters(), lr=0.1)])
+    seen.roots.count_searched_step([torch.optim.SGD(first.parameters(), lr=0.1)])
     second = torch.nn.Sequential(net)
     second(ROWS)
-    assert seen.roots.all() == [first]
+    assert seen.roots.list_roots() == [first]
 
     seen.roots.begin_search()
     second(ROWS)
 
-    assert seen.roots.all() == [second]
+    assert seen.roots.list_roots() == [second]
 
 
 def test_roots_are_looked_for_until_all_that_is_trained_belongs_to_one(seen: Seen) -> None:
@@ -230,11 +230,11 @@ def test_roots_are_looked_for_until_all_that_is_trained_belongs_to_one(seen: See
     trained = [torch.optim.SGD(net.parameters(), lr=0.1) for net in (critic, generator)]
 
     critic(ROWS)
-    seen.roots.searched_a_step(trained)
+    seen.roots.count_searched_step(trained)
     generator(ROWS)
-    seen.roots.searched_a_step(trained)
+    seen.roots.count_searched_step(trained)
 
-    assert seen.roots.all() == [critic, generator]
+    assert seen.roots.list_roots() == [critic, generator]
     assert not seen.roots.is_searching
 
 
@@ -243,7 +243,7 @@ def test_a_parameter_of_no_module_is_not_looked_for_for_ever(seen: Seen) -> None
 
     for _ in range(SEARCH_STEPS_MAX):
         assert seen.roots.is_searching
-        seen.roots.searched_a_step([optimizer])
+        seen.roots.count_searched_step([optimizer])
 
     assert not seen.roots.is_searching
 
@@ -253,13 +253,13 @@ def test_inputs_within_transforms_of_torch_func_are_read(seen: Seen) -> None:
     weights = {name: own.detach() for name, own in net.named_parameters()}
 
     def loss(weights: Any, rows: Any) -> Any:
-        window.called((rows,), {}, OWNER)
+        window.add_call((rows,), {}, OWNER)
         return torch.func.functional_call(net, weights, (rows,)).sum()
 
     found = torch.func.grad(loss)(weights, ROWS)
     torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(weights, ROWS)
 
-    inputs = window.close().read()
+    inputs = window.close_window().load_inputs()
     assert inputs is not None
     assert inputs == given(((ROWS,), {}), ((ROWS,), {}))
     plain = net(ROWS).sum()
@@ -270,17 +270,17 @@ def test_calls_of_modules_that_no_optimizer_trains_are_none_of_training(seen: Se
     net, window = Net(), InputWindow()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     seen.roots.end_search()
-    roots = Roots(window.called, lambda: None, seen._failed)
+    roots = RootModules(window.add_call, lambda: None, seen._failed)
     roots.watch(list)
     try:
         for _ in range(40):  # as a range test does: a copy may lie where the one before it lay
             copy.deepcopy(net)(ROWS)
         net(ROWS)
-        tried = window.close(lambda: [optimizer]).read()
+        tried = window.close_window(lambda: [optimizer]).load_inputs()
         net(ROWS)
-        plain = window.close(lambda: [optimizer]).read()
+        plain = window.close_window(lambda: [optimizer]).load_inputs()
         copy.deepcopy(net)(ROWS)
-        alone = window.close(lambda: [optimizer]).read()
+        alone = window.close_window(lambda: [optimizer]).load_inputs()
     finally:
         roots.end_search()
 
@@ -292,8 +292,8 @@ def test_calls_of_modules_that_no_optimizer_trains_are_none_of_training(seen: Se
 def test_validation_is_a_call_in_evaluation_mode_without_gradients(seen: Seen) -> None:
     validations: list[int] = []
     seen.roots.end_search()
-    roots = Roots(
-        lambda *_: None, lambda: None, seen._failed, validates=lambda: validations.append(1)
+    roots = RootModules(
+        lambda *_: None, lambda: None, seen._failed, on_validation=lambda: validations.append(1)
     )
     roots.watch(list)
     net = Net()
@@ -339,12 +339,12 @@ class Training:
         self.net = Net() if net is None else net
         self.window = InputWindow()
         self.failures: list[str] = []
-        self.roots = Roots(self.window.called, lambda: None, self._failed)
+        self.roots = RootModules(self.window.add_call, lambda: None, self._failed)
         self.roots.watch(list)
 
     def step(self) -> list[str]:
         """Close the window; the rows by their first letters."""
-        inputs = self.window.close().read()
+        inputs = self.window.close_window().load_inputs()
         if inputs is None:
             return []
         assert inputs.samples is not None
@@ -598,7 +598,7 @@ def test_dropped_calls_are_those_that_were_backpropagated(training: Any) -> None
     job.net(batch("b"))
     waiting = job.net(batch("c"))
 
-    job.window.drop()
+    job.window.drop_calls()
     waiting.sum().backward()
 
     assert job.step() == ["c"]
@@ -647,11 +647,11 @@ def test_the_outputs_of_a_compiled_model_are_followed(training: Any) -> None:
 
 def test_an_error_in_a_hook_is_recorded_and_does_not_fail_the_step() -> None:
     class Broken:
-        def returned(self, outputs: Any) -> None:
+        def record_return(self, outputs: Any) -> None:
             raise ValueError(outputs.shape)
 
     failures: list[str] = []
-    roots = Roots(lambda *_: Broken(), lambda: None, lambda where, _: failures.append(where))
+    roots = RootModules(lambda *_: Broken(), lambda: None, lambda where, _: failures.append(where))
     roots.watch(list)
     try:
         Net()(ROWS).sum().backward()

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from chaos.model.event import CodeLine
-from chaos.model.masked import MASK
-from chaos.probe.job_code import is_of_the_job, naming_line, running_line
+from chaos.model.masking import MASK
+from chaos.probe.job_code import find_naming_line, find_running_line, is_job_file
 
 JOB = '''\
 """A job."""
@@ -59,7 +59,7 @@ def job(tmp_path: Path) -> ModuleType:
     file = tmp_path / "job.py"
     file.write_text(JOB, encoding="utf-8")
     module = ModuleType("job")
-    module.__dict__.update(__file__=str(file), running_line=running_line)
+    module.__dict__.update(__file__=str(file), running_line=find_running_line)
     exec(compile(JOB, str(file), "exec"), module.__dict__)
     linecache.checkcache(str(file))
     return module
@@ -86,39 +86,39 @@ def test_the_running_line_is_the_innermost_of_the_job_with_its_neighbours(job: M
 def test_a_variable_has_the_first_line_that_sets_it(job: ModuleType) -> None:
     frame, _, _ = ran(job)
 
-    assert text(naming_line(frame, "trainer")) == "trainer = Trainer(rate, sys)"
-    assert text(naming_line(frame, "step")) == "for step in range(1):"
-    assert text(naming_line(frame, "file")) == "with open(__file__) as file:"
-    assert naming_line(frame, "hidden") is None
+    assert text(find_naming_line(frame, "trainer")) == "trainer = Trainer(rate, sys)"
+    assert text(find_naming_line(frame, "step")) == "for step in range(1):"
+    assert text(find_naming_line(frame, "file")) == "with open(__file__) as file:"
+    assert find_naming_line(frame, "hidden") is None
 
 
 def test_a_global_is_found_in_its_file(job: ModuleType) -> None:
-    assert text(naming_line(job.__dict__, "LIMIT")) == "LIMIT = 3"
-    assert naming_line(job.__dict__, "train") is None
-    assert naming_line({"LIMIT": 3}, "LIMIT") is None
+    assert text(find_naming_line(job.__dict__, "LIMIT")) == "LIMIT = 3"
+    assert find_naming_line(job.__dict__, "train") is None
+    assert find_naming_line({"LIMIT": 3}, "LIMIT") is None
 
 
 def test_an_attribute_is_found_in_the_methods_of_its_class(job: ModuleType) -> None:
     _, trainer, _ = ran(job)
 
-    assert text(naming_line(trainer, "rate")) == "self.rate = rate"
-    assert text(naming_line(trainer, "seen")) == "self.count, self.seen = 0, []"
-    assert naming_line(trainer, "value") is None, "it is another object's"
-    assert text(naming_line(job.Router, "bias")) == 'self.register_buffer("bias", 0)'
+    assert text(find_naming_line(trainer, "rate")) == "self.rate = rate"
+    assert text(find_naming_line(trainer, "seen")) == "self.count, self.seen = 0, []"
+    assert find_naming_line(trainer, "value") is None, "it is another object's"
+    assert text(find_naming_line(job.Router, "bias")) == 'self.register_buffer("bias", 0)'
 
 
 def test_what_is_no_name_or_of_a_library_has_no_line() -> None:
-    assert naming_line([1], 0) is None
-    assert naming_line(torch.nn.Linear(1, 1), "in_features") is None
-    assert not is_of_the_job(json.__file__)
+    assert find_naming_line([1], 0) is None
+    assert find_naming_line(torch.nn.Linear(1, 1), "in_features") is None
+    assert not is_job_file(json.__file__)
 
 
 def test_a_file_that_is_gone_or_no_python_has_no_lines(tmp_path: Path) -> None:
     odd = tmp_path / "odd.py"
     odd.write_text("x = = 1\n", encoding="utf-8")
 
-    assert naming_line({"__file__": str(odd)}, "x") is None
-    assert naming_line({"__file__": str(tmp_path / "gone.py")}, "x") is None
+    assert find_naming_line({"__file__": str(odd)}, "x") is None
+    assert find_naming_line({"__file__": str(tmp_path / "gone.py")}, "x") is None
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_secrets_in_the_code_are_not_shown(tmp_path: Path, line: str, shown: str
     file = tmp_path / "secrets.py"
     file.write_text(f"x = 1\n{line}\n", encoding="utf-8")
 
-    code = naming_line({"__file__": str(file)}, "x")
+    code = find_naming_line({"__file__": str(file)}, "x")
 
     assert code is not None
     assert code.around == ("x = 1", shown)
@@ -145,7 +145,7 @@ def test_a_long_line_is_cut(tmp_path: Path) -> None:
     file = tmp_path / "long.py"
     file.write_text(f"x = {'1' * 500}\n", encoding="utf-8")
 
-    code = naming_line({"__file__": str(file)}, "x")
+    code = find_naming_line({"__file__": str(file)}, "x")
 
     assert code is not None
     assert len(code.around[0]) == 100

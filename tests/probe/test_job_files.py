@@ -22,7 +22,7 @@ from torch.distributed.checkpoint._async_thread_executor import _ThreadBasedAsyn
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 
-from chaos.check.resume_place import Seen
+from chaos.check.resume_place import StepKeys
 from chaos.model.event import (
     AnyEvent,
     Component,
@@ -34,9 +34,9 @@ from chaos.model.event import (
 from chaos.model.places import START
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.job_files import JobFiles
-from chaos.probe.saves import Position, Saves
+from chaos.probe.saves import SaveFolder, SavePosition
 from chaos.probe.state.files import watch_files, watch_libraries
-from chaos.run.directory import LENGTHS
+from chaos.run.directory import EPOCH_LENGTHS_FILE
 from chaos.run.file_digest import WHOLE_MAX, file_digest, folder_digests
 from chaos.run.record_file import write_fields
 
@@ -58,7 +58,7 @@ class Rank:
     def __post_init__(self) -> None:
         self.cursor = Cursor(self.attempt, self.rank, self.epoch)
         record = Recorder(self.cursor, self.events.append, self._failed)
-        self.saves = Saves(self.folder / "saves")
+        self.saves = SaveFolder(self.folder / "saves")
         self.files = JobFiles(
             record,
             self.saves,
@@ -72,9 +72,9 @@ class Rank:
 
     def resumes(self, *, is_fresh: bool) -> None:
         """Begin the first step, with the model that the run began with, or with another."""
-        self.saves.keep_state(0, self.rank, START, [Component(name="model", digest="first")])
+        self.saves.record_state(0, self.rank, START, [Component(name="model", digest="first")])
         model = "model =first" if is_fresh else "model =later"
-        self.files.step_begins(lambda: Seen(model=model))
+        self.files.step_begins(lambda: StepKeys(model=model))
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -122,7 +122,7 @@ def test_the_first_load_of_what_an_earlier_attempt_saved_is_struck_inside(new: N
     torch.save({"a": 1}, first.path)
     second = new(attempt=1)
     struck: list[int] = []
-    second.files.loads.strike = lambda: struck.append(len(second.of(FileLoaded)))
+    second.files.load_recorder.inject_fault = lambda: struck.append(len(second.of(FileLoaded)))
 
     torch.load(first.path)
     torch.load(first.path)
@@ -133,7 +133,7 @@ def test_the_first_load_of_what_an_earlier_attempt_saved_is_struck_inside(new: N
 def test_a_file_that_was_whole_as_its_writer_died_has_its_place(new: New) -> None:
     first = new()
     first.cursor.epoch, first.cursor.step = 1, 4
-    first.files.save_begun(first.path)  # and its end was never recorded
+    first.files.begin_save(first.path)  # and its end was never recorded
     first.path.write_bytes(saved_by_torch({"a": 1}))
     second = new(attempt=1)
 
@@ -145,7 +145,7 @@ def test_a_file_that_was_whole_as_its_writer_died_has_its_place(new: New) -> Non
 
 def test_a_file_that_was_torn_as_its_writer_died_has_none(new: New) -> None:
     first = new()
-    first.files.save_begun(first.path)
+    first.files.begin_save(first.path)
     first.path.write_bytes(saved_by_torch({"a": 1})[:-40])
     second = new(attempt=1)
 
@@ -160,7 +160,7 @@ def test_a_file_that_was_torn_as_its_writer_died_has_none(new: New) -> None:
 def test_a_load_of_what_this_attempt_or_nobody_saved_is_not_struck(new: New) -> None:
     rank = new(attempt=1)
     struck: list[str] = []
-    rank.files.loads.strike = lambda: struck.append("struck")
+    rank.files.load_recorder.inject_fault = lambda: struck.append("struck")
     torch.save({"a": 1}, rank.path)
     (rank.folder / "data.pt").write_bytes(saved_by_torch({"b": 2}))
 
@@ -221,19 +221,19 @@ def test_errors_are_torchs_own(new: New) -> None:
 
 def test_what_is_saved_before_the_first_step_is_data_and_is_not_struck(new: New) -> None:
     rank = new()
-    write_fields(rank.saves._folder / LENGTHS, {"0": 4})
+    write_fields(rank.saves._folder / EPOCH_LENGTHS_FILE, {"0": 4})
     rank = new()
-    rank.files.stops = lambda *_: lambda: None
+    rank.files.find_stop = lambda *_: lambda: None
 
-    assert rank.files.halfway(rank.path) is None
+    assert rank.files.find_midpoint_action(rank.path) is None
     rank.cursor.step = 1
-    assert rank.files.halfway(rank.path) is not None
+    assert rank.files.find_midpoint_action(rank.path) is not None
 
 
 def test_a_save_in_halves_stands_still_in_the_middle_and_is_whole_in_the_end(new: New) -> None:
     rank = new()
     sizes: list[int] = []
-    rank.files.stops = lambda *_: lambda: sizes.append(rank.path.stat().st_size)
+    rank.files.find_stop = lambda *_: lambda: sizes.append(rank.path.stat().st_size)
 
     torch.save(torch.arange(100), rank.path)
 
@@ -246,7 +246,7 @@ def test_a_save_in_halves_has_the_bytes_of_one_at_once(new: New) -> None:
     rank = new()
     torch.save(torch.arange(9), rank.path)
     at_once = rank.path.read_bytes()
-    rank.files.stops = lambda *_: lambda: None
+    rank.files.find_stop = lambda *_: lambda: None
 
     torch.save(torch.arange(9), str(rank.path))
 
@@ -257,7 +257,7 @@ def test_a_save_into_a_file_that_the_job_has_opened_stands_still_in_its_middle_t
     new: New,
 ) -> None:
     rank, sizes = new(), list[int]()
-    rank.files.stops = lambda *_: lambda: sizes.append(rank.path.stat().st_size)
+    rank.files.find_stop = lambda *_: lambda: sizes.append(rank.path.stat().st_size)
 
     with rank.path.open("wb") as file:
         torch.save({"a": torch.ones(99)}, file)
@@ -297,7 +297,7 @@ def test_a_rank_goes_on_from_where_its_file_was_saved(
     assert [(e.epoch, e.step, e.path) for e in rank.of(Repositioned)] == [
         (*goes_on, str(rank.path))
     ]
-    assert rank.saves.position(1) == Position(1, 0, *goes_on, str(rank.path))
+    assert rank.saves.find_furthest_position(1) == SavePosition(1, 0, *goes_on, str(rank.path))
 
 
 def test_a_step_after_the_save_means_that_it_did_not_end_its_epoch(new: New) -> None:
@@ -326,7 +326,7 @@ def test_a_rank_that_loads_nothing_follows_the_one_that_did(new: New) -> None:
     for rank in (leader, follower):
         assert (rank.cursor.epoch, rank.cursor.step) == (2, 0)
         assert [e.rank for e in rank.of(Repositioned)] == [rank.rank]
-    assert leader.saves.position(1) is not None
+    assert leader.saves.find_furthest_position(1) is not None
 
 
 @pytest.mark.parametrize("given", [{"attempt": 0}, {"attempt": 1, "may_move": False}])
@@ -438,14 +438,14 @@ def test_a_log_that_rank_0_alone_reads_moves_nobody_who_begins_with_a_fresh_mode
         rank.resumes(is_fresh=True)
 
     assert [place(rank) for rank in ranks] == [(0, 0), (0, 0)]
-    assert ranks[0].saves.position(1) is None
+    assert ranks[0].saves.find_furthest_position(1) is None
 
 
 def test_what_a_later_attempt_will_ask_of_the_first_is_settled_with_its_first_save(
     new: New,
 ) -> None:
     rank, settled = new(), list[str]()
-    rank.files.settle = lambda: settled.append("once")
+    rank.files.settle_state = lambda: settled.append("once")
 
     torch.save([1], rank.path)
     torch.save([2], rank.path)
@@ -486,22 +486,22 @@ def test_a_place_within_an_epoch_where_any_rank_saved_is_known_to_all(new: New) 
     saver, other = new(epoch=1), new(epoch=1, rank=1)
     for rank in (saver, other):
         rank.cursor.step = 2
-    assert not other.files.is_saved_here()
+    assert not other.files.has_save()
 
     torch.save({"epoch": 1}, saver.path)
 
-    assert saver.files.is_saved_here()
-    assert other.files.is_saved_here()
+    assert saver.files.has_save()
+    assert other.files.has_save()
     other.cursor.step = 3
-    assert not other.files.is_saved_here()
-    assert not new(attempt=1, epoch=1).files.is_saved_here()
+    assert not other.files.has_save()
+    assert not new(attempt=1, epoch=1).files.has_save()
 
 
 def test_the_head_of_an_epoch_is_looked_at_anyway(new: New) -> None:
     rank = new(epoch=1)
     torch.save({"epoch": 1}, rank.path)
 
-    assert not rank.files.is_saved_here()
+    assert not rank.files.has_save()
 
 
 def test_a_saved_file_tells_what_it_counts(new: New) -> None:
@@ -515,10 +515,10 @@ def test_a_saved_file_tells_what_it_counts(new: New) -> None:
 def resumed_at(new: New, place: tuple[int, int], lengths: dict[str, int], reported: int) -> Rank:
     """Return a rank that goes on from a checkpoint which came with the report of an epoch."""
     rank = new()
-    write_fields(rank.folder / "saves" / LENGTHS, lengths)
+    write_fields(rank.folder / "saves" / EPOCH_LENGTHS_FILE, lengths)
     rank = new(attempt=1, may_move=False)
     rank.cursor.epoch, rank.cursor.step = place
-    rank.files.reported = reported
+    rank.files.reported_epoch = reported
     return rank
 
 
@@ -528,13 +528,13 @@ def test_a_step_after_an_epoch_that_was_reported_before_is_of_the_next(new: New)
     places = []
     for _ in range(4):
         rank.files.step_begins()
-        rank.files.pass_reported()
+        rank.files.pass_reported_end()
         rank.cursor.step += 1
         places.append((rank.cursor.epoch, rank.cursor.step))
 
     assert places == [(0, 4), (1, 1), (1, 2), (1, 3)]
-    assert rank.saves.has("passed", 1, 0)
-    assert not rank.saves.has("passed", 1, 1)
+    assert rank.saves.has_mark("passed", 1, 0)
+    assert not rank.saves.has_mark("passed", 1, 1)
 
 
 def test_a_report_at_the_end_of_such_an_epoch_is_that_epochs_own(new: New) -> None:
@@ -547,7 +547,7 @@ def test_a_report_at_the_end_of_such_an_epoch_is_that_epochs_own(new: New) -> No
 
 def test_a_last_save_that_was_made_beside_training_is_reported_as_the_next_epoch(new: New) -> None:
     rank = resumed_at(new, (0, 4), {"0": 4, "1": 0}, reported=0)
-    rank.files.save_handed_over(rank.folder / "sharded")
+    rank.files.begin_background_save(rank.folder / "sharded")
 
     rank.files.report_begun()
 
@@ -576,7 +576,7 @@ def test_a_save_that_is_handed_over_is_of_that_place(
 
     watch_libraries(rank.files)
     saving = dcp.async_save({"a": torch.ones(3)}, checkpoint_id=rank.folder / "x", no_dist=True)
-    is_marked = rank.saves.has("place", 0, 0, 2)
+    is_marked = rank.saves.has_mark("place", 0, 0, 2)
     saving.result()
 
     assert is_marked
@@ -590,7 +590,7 @@ def test_a_rank_stops_where_its_shard_is_written_and_the_metadata_is_not(
     rank.cursor.step = 2
     found: list[list[str]] = []
     folder = rank.folder / "sharded"
-    rank.files.stops = lambda *_: lambda: found.append(sorted(p.name for p in folder.iterdir()))
+    rank.files.find_stop = lambda *_: lambda: found.append(sorted(p.name for p in folder.iterdir()))
     put_back_after_the_test(monkeypatch)
 
     watch_libraries(rank.files)
@@ -610,7 +610,7 @@ def test_a_save_beside_training_leaves_the_hooks_that_see_training(new: New) -> 
         unhooked.append(threading.current_thread().name)
         return save()
 
-    rank.files.unhook = unhook
+    rank.files.run_unhooked = unhook
     rank.files.step_begins()
 
     torch.save({"a": 1}, io.BytesIO())
@@ -663,7 +663,7 @@ def test_a_save_of_safetensors_is_struck_when_half_of_the_file_is_there(
     rank = new()
     path = rank.folder / "model.safetensors"
     seen: list[int] = []
-    rank.files.stops = lambda *_: lambda: seen.append(path.stat().st_size)
+    rank.files.find_stop = lambda *_: lambda: seen.append(path.stat().st_size)
     put_safetensors_back(monkeypatch)
     watch_libraries(rank.files)
     safetensors.torch.save_file({"a": torch.arange(100)}, path)

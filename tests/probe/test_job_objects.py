@@ -26,13 +26,13 @@ from chaos.model.event import (
     FileWritten,
     StorageFaulted,
 )
-from chaos.model.places import Place
+from chaos.model.places import TrainingPlace
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment
-from chaos.probe import written
+from chaos.probe import write_ledger
 from chaos.probe.job_objects import JobObjects
-from chaos.probe.storage_faults import Layer, StorageInjector
-from chaos.run.armed import ArmedFaults
+from chaos.probe.storage_faults import StorageInjector, StorageSettings
+from chaos.run.armed_faults import ArmedFaults
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import read_history
 from tests.objects.store import BUCKET, client_of, coast, empty
@@ -58,7 +58,7 @@ def s3() -> Iterator[S3]:
 def store(s3: S3) -> Iterator[Any]:
     empty(s3)
     yield client_of(s3)
-    written._around.clear()
+    write_ledger._around.clear()
 
 
 def in_training(new: New, tmp_path: Path, *faults: Fault, **given: Any) -> Rank:
@@ -71,13 +71,13 @@ def in_training(new: New, tmp_path: Path, *faults: Fault, **given: Any) -> Rank:
         Op.model_validate({"index": n, "at": at, _name(fault): fault})
         for n, fault in enumerate(faults)
     )
-    injector = StorageInjector(Layer(tmp_path, ops))
+    injector = StorageInjector(StorageSettings(tmp_path, ops))
     for op in ops:
         ArmedFaults(RunDirectory(tmp_path).storage_faults).arm(op.index, 0)
-    rank.files.hides = injector.hides
+    rank.files.is_hidden = injector.is_hidden
     rank.files.watch_opened()
-    now = lambda: Place(rank.cursor.epoch, rank.cursor.step)  # noqa: E731
-    JobObjects(rank.files, now, injector, rank.files._failed).watch()
+    now = lambda: TrainingPlace(rank.cursor.epoch, rank.cursor.step)  # noqa: E731
+    JobObjects(rank.files, now, injector, rank.files._report_failure).watch()
     if not given:
         rank.files.step_begins()
         stepped(rank, 3)
@@ -137,7 +137,7 @@ def test_a_later_attempt_goes_on_from_an_object_that_was_put(
 
     (saved,), (touched,) = first.of(FileSaved), first.of(FileTouched)
     assert (saved.path, saved.epoch, saved.step) == ("s3://coast/a/state.pt", 0, 3)
-    assert touched.how == ("completing" if way is in_parts else "putting")
+    assert touched.operation == ("completing" if way is in_parts else "putting")
     (loaded,) = second.of(FileLoaded)
     assert (loaded.path, loaded.saved_step) == (saved.path, 3)
     assert (second.cursor.epoch, second.cursor.step) == (0, 3)
@@ -151,7 +151,7 @@ def test_an_object_that_is_removed_is_not_there_any_more(
     put(store, "new.pt", state(2))
     store.copy_object(Bucket=BUCKET, Key="kept.pt", CopySource=f"{BUCKET}/new.pt")
     store.delete_object(Bucket=BUCKET, Key="old.pt")
-    first.files.look()
+    first.files.scan_files()
 
     second = in_training(new, tmp_path, attempt=1)
 
@@ -160,7 +160,7 @@ def test_an_object_that_is_removed_is_not_there_any_more(
         ("s3://coast/new.pt", "there"),
         ("s3://coast/kept.pt", "there"),
     }
-    hows = [(touched.how, touched.path[-6:]) for touched in first.of(FileTouched)]
+    hows = [(touched.operation, touched.path[-6:]) for touched in first.of(FileTouched)]
     assert hows == [
         ("putting", "old.pt"),
         ("putting", "new.pt"),
@@ -175,12 +175,12 @@ def test_a_local_file_that_is_uploaded_is_a_copy_of_it_and_so_is_what_comes_back
     first = in_training(new, tmp_path)
     near = tmp_path / "storage/own/state.pt"
     near.write_bytes(state())
-    first.files.look(at_rest=True)
+    first.files.scan_files(at_rest=True)
     stepped(first, 4)
     store.upload_file(str(near), BUCKET, "state.pt")
-    first.files.look(at_rest=True)
+    first.files.scan_files(at_rest=True)
     store.download_file(BUCKET, "state.pt", str(near.with_name("back.pt")))
-    first.files.look(at_rest=True)
+    first.files.scan_files(at_rest=True)
 
     assert [saved.path for saved in first.of(FileSaved)] == [str(near)]
     copies = [copied.path for copied in first.of(FileCopied)]
@@ -207,7 +207,7 @@ def test_a_rank_stops_before_the_request(new: New, tmp_path: Path, store: Any, m
         seen.append(read(store, "a/state.pt"))
         raise InjectedError("here")
 
-    rank.files.stops = lambda at, _, path: (
+    rank.files.find_stop = lambda at, _, path: (
         arrive if at == moment and path == "s3://coast/a/state.pt" else None
     )
     acts: dict[str, Callable[[], object]] = {
@@ -224,7 +224,7 @@ def test_a_rank_stops_before_the_request(new: New, tmp_path: Path, store: Any, m
 
 
 def effects(tmp_path: Path) -> list[str]:
-    return [e.effect for _, e in read_history(tmp_path / "journals").of(StorageFaulted)]
+    return [e.effect for _, e in read_history(tmp_path / "journals").select_events(StorageFaulted)]
 
 
 def test_a_put_is_refused_as_the_store_refuses_it(new: New, tmp_path: Path, store: Any) -> None:
@@ -291,7 +291,7 @@ def test_an_object_in_no_listing_is_not_one_that_a_new_attempt_could_find(
 
 def test_a_fork_of_the_rank_is_not_followed(new: New, tmp_path: Path, store: Any) -> None:
     rank = in_training(new, tmp_path)
-    rank.files.opened._pid = os.getpid() + 1
+    rank.files.opened_files._pid = os.getpid() + 1
 
     put(store, "a", state())
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from chaos.model.event import Component
-from chaos.probe.state.keras_parts import keras_parts
-from chaos.probe.state.part import UnreadPart
-from chaos.probe.state.watch import kind_of
+from chaos.probe.state.keras_parts import take_keras_parts
+from chaos.probe.state.part import UnreadComponent
+from chaos.probe.state.watch import find_kind
 
 RATE = np.float32(0.25)
 
@@ -78,12 +78,12 @@ class Model:
         return list(self.held)
 
 
-def seen(parts: Iterable[UnreadPart]) -> dict[str, Component]:
-    return {part.name: part.component() for part in parts}
+def seen(parts: Iterable[UnreadComponent]) -> dict[str, Component]:
+    return {part.name: part.build_component() for part in parts}
 
 
 def of(*models: Any, full: bool = True) -> dict[str, Component]:
-    return seen(keras_parts(models, full=full))
+    return seen(take_keras_parts(models, full=full))
 
 
 KERNEL = Variable("dense/kernel", 3, 4)
@@ -210,7 +210,7 @@ def test_what_makes_a_step_is_told_apart() -> None:
 
     optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
 
-    assert [kind_of(made) for made in (optimizer, Unbuilt(), object())] == [
+    assert [find_kind(made) for made in (optimizer, Unbuilt(), object())] == [
         "optimizer",
         "keras",
         "booster",

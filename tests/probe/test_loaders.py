@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils import signal_handling
 
 from chaos.errors import LoaderLostError
-from chaos.probe.loaders import losses_put_off, watch_loaders
+from chaos.probe.loaders import postpone_loader_loss, watch_loaders
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_loss_while_a_rank_is_held_is_raised_to_the_job_as_it_goes_on(handler:
     done = []
 
     def hold() -> None:
-        with losses_put_off():
+        with postpone_loader_loss():
             os.kill(os.getpid(), signal.SIGCHLD)
             done.append("held to its end")
 
@@ -63,7 +63,7 @@ def test_a_loss_while_a_rank_is_held_is_raised_to_the_job_as_it_goes_on(handler:
 
 
 def test_without_a_loss_nothing_is_raised(handler: None) -> None:
-    with losses_put_off():
+    with postpone_loader_loss():
         pass
 
     assert signal.getsignal(signal.SIGCHLD) is lost
@@ -73,7 +73,7 @@ def test_a_thread_that_no_signal_reaches_changes_no_handler(handler: None) -> No
     seen = []
 
     def hold() -> None:
-        with losses_put_off():
+        with postpone_loader_loss():
             seen.append(signal.getsignal(signal.SIGCHLD))
 
     held = threading.Thread(target=hold)

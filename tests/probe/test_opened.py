@@ -30,9 +30,9 @@ from chaos.model.event import (
 )
 from chaos.model.trigger import Moment
 from chaos.probe import open_watch as opened
-from chaos.probe import written
+from chaos.probe import write_ledger
 from chaos.probe.state.files import watch_libraries
-from chaos.probe.state.readable import is_text, read
+from chaos.probe.state.readable import is_text, load_content
 from chaos.run.file_digest import file_digest, folder_digests
 from tests.probe.test_job_files import New, Rank, put_back_after_the_test
 from tests.probe.test_job_files import new as new  # noqa: PLC0414 - a fixture
@@ -45,7 +45,7 @@ def own(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "storage/own"
     folder.mkdir(parents=True)
     yield folder
-    written._listeners.clear()
+    write_ledger._listeners.clear()
     pickle.dump, threading.Thread.start, ThreadPoolExecutor.submit = real  # type: ignore[method-assign]
 
 
@@ -117,10 +117,10 @@ def test_an_attempt_finds_what_is_left_of_the_saves_under_their_last_names(
         (own / name).parent.mkdir(exist_ok=True)
         write_pickle(own / f"{name}.new", {"w": np.full(9, number)})
         (own / f"{name}.new").replace(own / f"{name}.pkl")
-    first.files.look()
+    first.files.scan_files()
     (own / "folder").rename(own / "other")
     (own / "removed.pkl").unlink()
-    with first.files.quietly():  # as another program would
+    with first.files.pause_watch():  # as another program would
         (own / "gone.pkl").unlink()
         (own / "torn.pkl").write_bytes(b"x" * (own / "torn.pkl").stat().st_size)
 
@@ -139,9 +139,9 @@ def test_a_file_that_is_renamed_over_the_save_before_is_there(new: New, own: Pat
     for step in (1, 2, 3):
         stepped(rank, step)
         write_pickle(own / "state.new", {"w": np.full(9, step)})
-        rank.files.look()
+        rank.files.scan_files()
         (own / "state.new").replace(own / "state.pkl")
-    rank.files.look()
+    rank.files.scan_files()
 
     assert found_by(new(attempt=1)) == {"state.pkl": "there"}
     assert {e.digest for e in rank.of(FileSaved)} >= {file_digest(own / "state.pkl")}
@@ -154,7 +154,7 @@ def test_a_file_in_the_temporary_folder_of_another_node_is_elsewhere(
     first = watching(new)
     stepped(first, 1)
     write_pickle(own / "state.pkl", {"w": np.ones(3)})
-    first.files.look()
+    first.files.scan_files()
     same = found_by(new(attempt=1, rank=1))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "of another node"))
 
@@ -166,12 +166,12 @@ def test_a_copy_made_beside_training_is_of_the_place_of_its_content(new: New, ow
     rank = watching(new)
     stepped(rank, 2)
     write_pickle(own / "state.pkl", {"w": np.ones(3)})
-    rank.files.look()
+    rank.files.scan_files()
     rank.cursor.step = 3
     copying = threading.Thread(target=shutil.copyfile, args=(own / "state.pkl", own / "copy.pkl"))
     copying.start()
     copying.join()
-    rank.files.look(at_rest=True)
+    rank.files.scan_files(at_rest=True)
 
     assert [(e.step, Path(e.path).name) for e in rank.of(FileSaved)] == [(2, "state.pkl")]
     assert [(e.step, Path(e.path).name) for e in rank.of(FileCopied)] == [(2, "copy.pkl")]
@@ -182,7 +182,7 @@ def test_a_save_is_of_the_thread_that_opened_its_file(new: New, own: Path) -> No
     rank = watching(new)
     stepped(rank, 2)
     write_pickle(own / "state.pkl", {"w": np.ones(3)})
-    looking = threading.Thread(target=rank.files.look)
+    looking = threading.Thread(target=rank.files.scan_files)
     looking.start()
     looking.join()
 
@@ -192,7 +192,7 @@ def test_a_save_is_of_the_thread_that_opened_its_file(new: New, own: Path) -> No
 def test_what_is_written_before_the_first_step_gives_no_place(new: New, own: Path) -> None:
     first = watching(new)
     write_pickle(own / "cache.pkl", {"rows": np.ones(3)})
-    first.files.look()
+    first.files.scan_files()
     stepped(first, 3)
     write_pickle(own / "state.pkl", {"w": np.ones(3)})
     first.files.step_begins()
@@ -200,7 +200,7 @@ def test_what_is_written_before_the_first_step_gives_no_place(new: New, own: Pat
     for rank in ranks:
         rank.files.watch_opened()
         (own / "cache.pkl").read_bytes()
-        rank.files.look()
+        rank.files.scan_files()
     ranks[1].files.watch_opened()
     (own / "state.pkl").read_bytes()
     ranks[1].files.step_begins()
@@ -211,7 +211,7 @@ def test_what_is_written_before_the_first_step_gives_no_place(new: New, own: Pat
 def test_what_is_pickled_is_known_by_its_entries(new: New, own: Path) -> None:
     rank = watching(new)
     write_pickle(own / "state.pkl", {"epoch": 4, "ship": torch.ones(4)})
-    rank.files.look()
+    rank.files.scan_files()
 
     (saved,) = rank.of(FileSaved)
     assert saved.counts == {"epoch": 4}
@@ -252,7 +252,7 @@ def test_the_load_of_a_distributed_checkpoint_is_struck_inside(new: New, own: Pa
         }
         found.append(("load" in within, held["w"].tolist()))
 
-    second.files.loads.strike = strike
+    second.files.load_recorder.inject_fault = strike
     dcp.load(held, checkpoint_id=own / "e0", no_dist=True)
     second.files.step_begins()
 
@@ -330,7 +330,7 @@ def test_a_file_of_the_probes_own_is_no_save(new: New, own: Path) -> None:
     rank = watching(new)
     stepped(rank, 1)
     (rank.folder / "nodes/node-0").mkdir(parents=True)
-    (rank.folder / "nodes/node-0" / written.TRAINS).touch()
+    (rank.folder / "nodes/node-0" / write_ledger.TRAINS).touch()
     rank.files.step_begins()
 
     assert found_by(new(attempt=1)) == {}
@@ -385,7 +385,7 @@ def test_the_thread_that_wrote_a_file_says_whether_it_is_beside_training(
 ) -> None:
     rank = watching(new)
     stepped(rank, 2)
-    acts = [lambda: write_pickle(own / "a.pkl", {"w": 1}), rank.files._look_beside]
+    acts = [lambda: write_pickle(own / "a.pkl", {"w": 1}), rank.files._scan_in_background]
     for act, is_beside in zip(acts, (is_own_thread, True), strict=True):
         with ThreadPoolExecutor(1) as pool:
             pool.submit(act).result() if is_beside else act()
@@ -420,7 +420,7 @@ def test_what_is_written_beside_training_is_of_where_it_was_handed_over(
     (saved,) = rank.of(FileSaved)
     assert (saved.epoch, saved.step) == (0, 4)
     rank.files.part_uploaded("c1", own, folder_digests(own))
-    assert rank.saves.goes_on_at("c1") == (1, 0)
+    assert rank.saves.find_resume_place("c1") == (1, 0)
 
 
 def test_a_checkpoint_with_a_file_that_nobody_was_seen_to_save_has_no_place(
@@ -433,7 +433,7 @@ def test_a_checkpoint_with_a_file_that_nobody_was_seen_to_save_has_no_place(
 
     rank.files.part_uploaded("c0", own, foreign)
 
-    assert rank.saves.goes_on_at("c0") is None
+    assert rank.saves.find_resume_place("c0") is None
 
 
 def test_a_save_stands_at_the_end_of_an_epoch_whose_report_never_began(new: New, own: Path) -> None:
@@ -467,7 +467,7 @@ def test_a_save_stands_at_the_end_of_an_epoch_whose_report_never_began(new: New,
 def test_a_table_is_read_by_its_columns(text: str, holds: object, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(text)
 
-    assert read(tmp_path / "t.csv") == holds
+    assert load_content(tmp_path / "t.csv") == holds
 
 
 def test_files_are_read_without_running_anything_of_them(tmp_path: Path) -> None:
@@ -480,12 +480,12 @@ def test_files_are_read_without_running_anything_of_them(tmp_path: Path) -> None
     (tmp_path / "d.pkl").write_bytes(pickle.dumps({"epoch": 3}))
     (tmp_path / "e.json").write_text("{")
 
-    assert read(tmp_path / "m.safetensors")["w"].tolist() == [1.0, 2.0]
-    assert read(tmp_path / "a.npy").tolist() == [1.5, 2.5]
-    assert read(tmp_path / "b.npz")["epoch"] == 3
-    assert read(tmp_path / "c.json") == {"epoch": 3}
-    assert read(tmp_path / "d.pkl") is None
-    assert read(tmp_path / "e.json") is None
+    assert load_content(tmp_path / "m.safetensors")["w"].tolist() == [1.0, 2.0]
+    assert load_content(tmp_path / "a.npy").tolist() == [1.5, 2.5]
+    assert load_content(tmp_path / "b.npz")["epoch"] == 3
+    assert load_content(tmp_path / "c.json") == {"epoch": 3}
+    assert load_content(tmp_path / "d.pkl") is None
+    assert load_content(tmp_path / "e.json") is None
     assert [is_text(tmp_path / name) for name in ("c.json", "d.pkl")] == [True, False]
 
 
@@ -506,11 +506,11 @@ def test_arrays_are_known_by_their_beginning_before_they_have_their_name(tmp_pat
         raw = written.read_bytes()
         (tmp_path / f"{name}.new").write_bytes(raw[:-30] if name.startswith("cut") else raw)
 
-    assert read(tmp_path / "a.npy.new").tolist() == [1.5, 2.5]
-    assert read(tmp_path / "b.npz.new")["w"].tolist() == [1.0, 1.0]
-    assert read(tmp_path / "m.safetensors.new")["w"].tolist() == [1.0, 1.0]
+    assert load_content(tmp_path / "a.npy.new").tolist() == [1.5, 2.5]
+    assert load_content(tmp_path / "b.npz.new")["w"].tolist() == [1.0, 1.0]
+    assert load_content(tmp_path / "m.safetensors.new")["w"].tolist() == [1.0, 1.0]
     others = ("t.pt", "cut.npz", "text.json")
-    assert [read(tmp_path / f"{name}.new") for name in others] == [None] * 3
+    assert [load_content(tmp_path / f"{name}.new") for name in others] == [None] * 3
 
 
 def test_a_temporary_file_that_is_gone_when_it_is_read_is_no_failure(
@@ -526,7 +526,7 @@ def test_a_temporary_file_that_is_gone_when_it_is_read_is_no_failure(
     rank = watching(new)
 
     (own / "b5d5xdst").write_bytes(b"blat")
-    rank.files.look()
+    rank.files.scan_files()
 
     assert rank.of(FileSaveBegun) == []
 
@@ -542,10 +542,10 @@ def test_a_file_that_is_looked_for_before_it_is_there_is_not_missed(
     def opens_slowly() -> None:
         """Let another thread look between the audit event of `open` and the opening."""
         sys.audit("open", str(file), "wb", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        beside = threading.Thread(target=rank.files.look)
+        beside = threading.Thread(target=rank.files.scan_files)
         beside.start()
         beside.join()
-        with rank.files.quietly():
+        with rank.files.pause_watch():
             write_pickle(file, {"epoch": 4})
 
     opens_slowly()
@@ -570,10 +570,10 @@ def test_a_save_in_place_that_is_looked_for_before_it_begins_is_not_missed(
     stepped(rank, 2)
 
     sys.audit("open", str(file), "wb", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    beside = threading.Thread(target=rank.files.look)
+    beside = threading.Thread(target=rank.files.scan_files)
     beside.start()
     beside.join()
-    with rank.files.quietly():
+    with rank.files.pause_watch():
         write_pickle(file, {"epoch": 2})
     rank.files.step_begins()
 
@@ -594,7 +594,7 @@ def test_a_rank_stops_at_its_first_renaming_of_an_epoch_once_it_has_trained(
         asked.append((epoch, Path(path).name))
         return lambda: found.append(sorted(path.name for path in own.iterdir()))
 
-    rank.files.stops = stops
+    rank.files.find_stop = stops
     (own / "cache.tmp").touch()
     (own / "cache.tmp").rename(own / "cache")
     stepped(rank, 1)
@@ -604,7 +604,7 @@ def test_a_rank_stops_at_its_first_renaming_of_an_epoch_once_it_has_trained(
 
     assert asked == [(0, "last.tmp")]
     assert found == [["cache", "last.tmp"]]
-    rank.files.look()
+    rank.files.scan_files()
     assert [Path(event.to).name for event in rank.of(FileRenamed)] == ["cache", "last"]
 
 
@@ -617,7 +617,7 @@ def test_a_rank_stops_before_each_operation_on_a_name(new: New, own: Path) -> No
             return None
         return lambda: found.append((moment, sorted(p.name for p in own.iterdir())))
 
-    rank.files.stops = stops
+    rank.files.find_stop = stops
     (own / "latest").symlink_to("none")  # before training: not a place
     stepped(rank, 1)
     (own / "e1").mkdir()
@@ -628,12 +628,12 @@ def test_a_rank_stops_before_each_operation_on_a_name(new: New, own: Path) -> No
 
     shutil.rmtree(own / "e1")
 
-    rank.files.look()
+    rank.files.scan_files()
     (own / "e1").mkdir()
     (own / "e1").mkdir(exist_ok=True)  # it is there: nothing is done
     assert (own / "e1").is_dir()
 
-    rank.files.look()
+    rank.files.scan_files()
     assert found[-1] == ("making", ["e1", "last.pt", "latest"])
     assert found[:4] == [
         ("making", ["e1", "latest"]),
@@ -641,7 +641,7 @@ def test_a_rank_stops_before_each_operation_on_a_name(new: New, own: Path) -> No
         ("linking", ["e1"]),
         ("linking", ["e1", "latest"]),
     ]
-    told = [(e.how, Path(e.path).name) for e in rank.of(FileTouched)]
+    told = [(e.operation, Path(e.path).name) for e in rank.of(FileTouched)]
     assert told == [
         ("linking", "latest"),
         ("making", "e1"),
@@ -658,7 +658,7 @@ def test_a_file_that_is_about_to_be_written_anew_is_empty(new: New, own: Path) -
     sizes: list[int] = []
     stepped(rank, 1)
     (own / "newest").write_text("e0")
-    rank.files.stops = lambda *_: lambda: sizes.append((own / "newest").stat().st_size)
+    rank.files.find_stop = lambda *_: lambda: sizes.append((own / "newest").stat().st_size)
 
     (own / "newest").write_text("e1")
     with (own / "log").open("a") as log:  # what is there stays
@@ -666,8 +666,10 @@ def test_a_file_that_is_about_to_be_written_anew_is_empty(new: New, own: Path) -
 
     assert sizes == [0]
     assert (own / "newest").read_text() == "e1"
-    rank.files.look()
-    assert [e.how for e in rank.of(FileTouched)] == ["opening"]  # of both: one kind, one place
+    rank.files.scan_files()
+    assert [e.operation for e in rank.of(FileTouched)] == [
+        "opening"
+    ]  # of both: one kind, one place
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is")
@@ -687,7 +689,7 @@ def test_a_rank_stops_where_the_metadata_of_shards_has_not_its_name_yet(
         is_due = moment == "renaming"
         return (lambda: found.append((epoch, sorted(p.name for p in names)))) if is_due else None
 
-    rank.files.stops = stops
+    rank.files.find_stop = stops
     save: Any = dcp.async_save if is_beside else dcp.save
     saving = save({"a": torch.ones(3)}, checkpoint_id=own / "e3", no_dist=True)
     if is_beside:
@@ -702,11 +704,11 @@ def test_a_file_that_is_gone_again_is_looked_for_once(new: New, own: Path) -> No
     (own / "scratch").write_bytes(b"\x00")
     (own / "scratch").unlink()
 
-    rank.files.look()
+    rank.files.scan_files()
     rank.files.report_begun()
 
     assert not rank.of(FileSaved)
-    assert not rank.files.opened._kept_open
+    assert not rank.files.opened_files._open_files
 
 
 def test_a_file_that_is_opened_during_a_look_is_not_taken_for_closed(  # noqa: PLR0915 - two threads
@@ -721,7 +723,7 @@ def test_a_file_that_is_opened_during_a_look_is_not_taken_for_closed(  # noqa: P
     def opens_late(name: str, flags: int) -> int:
         announced.set()
         may_write.wait()
-        with rank.files.quietly():  # an event of its own, which `open` alone does not make
+        with rank.files.pause_watch():  # an event of its own, which `open` alone does not make
             return os.open(name, flags)
 
     def write() -> None:
@@ -731,7 +733,7 @@ def test_a_file_that_is_opened_during_a_look_is_not_taken_for_closed(  # noqa: P
             is_open.set()
             may_close.wait()
 
-    scan = written.open_files
+    scan = write_ledger.list_open_files
 
     def scans_while_it_opens() -> frozenset[str]:
         found = scan()
@@ -742,13 +744,13 @@ def test_a_file_that_is_opened_during_a_look_is_not_taken_for_closed(  # noqa: P
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
     announced.wait()
-    monkeypatch.setattr(opened, "open_files", scans_while_it_opens)
-    rank.files.look()
+    monkeypatch.setattr(opened, "list_open_files", scans_while_it_opens)
+    rank.files.scan_files()
     early = rank.of(FileSaved)
-    monkeypatch.setattr(opened, "open_files", scan)
+    monkeypatch.setattr(opened, "list_open_files", scan)
     may_close.set()
     writer.join()
-    rank.files.look(at_rest=True)
+    rank.files.scan_files(at_rest=True)
 
     assert not early
     assert [event.path for event in rank.of(FileSaved)] == [str(path)]

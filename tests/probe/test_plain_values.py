@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.launch.raytrain.observer import plain_value
+from chaos.launch.raytrain.observer import convert_value
 
 
 class Odd:
@@ -35,13 +35,13 @@ class Odd:
     ],
 )
 def test_a_reported_value_becomes_one_that_json_has(value: Any, plain: Any) -> None:
-    assert plain_value(value) == plain
-    assert type(plain_value(value)) in (bool, int, float, str, dict, list)
+    assert convert_value(value) == plain
+    assert type(convert_value(value)) in (bool, int, float, str, dict, list)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_no_bit_of_a_float_is_lost(value: float) -> None:
-    written = json.loads(msgspec.json.encode(plain_value(np.float64(value))))
+    written = json.loads(msgspec.json.encode(convert_value(np.float64(value))))
 
     assert math.copysign(1, written) == math.copysign(1, value)
     assert float(written).hex() == value.hex()

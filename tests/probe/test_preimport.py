@@ -14,7 +14,7 @@ from chaos.launch.raytrain.preimport import (
     OMP_ENV,
     THREADS_ENV,
     WANTED_ENV,
-    marks,
+    build_preimport_env,
     preimport,
 )
 
@@ -44,7 +44,7 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nobody_is_marked_where_it_was_not_asked_for() -> None:
-    assert marks(TorchTrainer()) == {}
+    assert build_preimport_env(TorchTrainer()) == {}
 
 
 @pytest.mark.usefixtures("wanted")
@@ -55,7 +55,7 @@ def test_nobody_is_marked_where_it_was_not_asked_for() -> None:
 def test_torch_is_imported_for_those_alone_whose_trainer_is_torchs(
     trainer: Any, *, has_torch: bool
 ) -> None:
-    found = marks(trainer)
+    found = build_preimport_env(trainer)
 
     assert found[compat.setup_hook_env()] == HOOK
     assert ("torch" in found[MODULES_ENV]) is has_torch
@@ -66,7 +66,7 @@ def test_torch_is_imported_for_those_alone_whose_trainer_is_torchs(
 def test_libraries_are_loaded_for_as_many_threads_as_ray_gives_a_worker(
     cpus: float, threads: str
 ) -> None:
-    assert marks(TorchTrainer(cpus=cpus))[THREADS_ENV] == threads
+    assert build_preimport_env(TorchTrainer(cpus=cpus))[THREADS_ENV] == threads
 
 
 @pytest.mark.usefixtures("wanted")
@@ -75,7 +75,7 @@ def test_libraries_are_loaded_for_as_many_threads_as_ray_gives_a_worker(
     [{"worker_process_setup_hook": "mine.setup"}, {"env_vars": {compat.setup_hook_env(): "mine"}}],
 )
 def test_a_jobs_own_set_up_function_is_left_in_its_place(own: dict[str, Any]) -> None:
-    assert marks(TorchTrainer(runtime_env=own)) == {}
+    assert build_preimport_env(TorchTrainer(runtime_env=own)) == {}
 
 
 @pytest.fixture

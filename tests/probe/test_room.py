@@ -6,7 +6,11 @@ import pytest
 from ray.train import ScalingConfig
 
 from chaos.errors import RefusalError
-from chaos.launch.raytrain.trainer import as_there_is_room, on_the_cpu, refuse_what_does_not_fit
+from chaos.launch.raytrain.trainer import (
+    build_cpu_settings,
+    build_fitting_settings,
+    check_resources,
+)
 from chaos.model.plan import Op, Plan, Shape
 from tests.check.story import Story
 
@@ -40,19 +44,19 @@ def test_workers_that_would_wait_for_ever_are_refused(
     scaling: ScalingConfig, gpus: str, words: str
 ) -> None:
     with pytest.raises(RefusalError, match=words):
-        refuse_what_does_not_fit(scaling, plan_of(), list(gpus))
+        check_resources(scaling, plan_of(), list(gpus))
 
 
 def test_a_gpu_each_is_enough_where_no_node_is_lost() -> None:
-    refuse_what_does_not_fit(TWO, plan_of({"kill_worker": {}}), ["0", "1"])
-    refuse_what_does_not_fit(ScalingConfig(num_workers=1, use_gpu=True), plan_of(LOSS), ["0"])
+    check_resources(TWO, plan_of({"kill_worker": {}}), ["0", "1"])
+    check_resources(ScalingConfig(num_workers=1, use_gpu=True), plan_of(LOSS), ["0"])
 
 
 def test_a_lost_node_needs_one_that_takes_over_and_has_a_gpu() -> None:
-    refuse_what_does_not_fit(TWO, plan_of(LOSS), ["0", "1", "2"])
-    refuse_what_does_not_fit(TWO, plan_of(LOSS, {"return_capacity": {"nodes": 1}}), ["0", "1"])
+    check_resources(TWO, plan_of(LOSS), ["0", "1", "2"])
+    check_resources(TWO, plan_of(LOSS, {"return_capacity": {"nodes": 1}}), ["0", "1"])
     with pytest.raises(RefusalError, match=r"1 of 3 nodes are lost.*hold 1 of 2 workers"):
-        refuse_what_does_not_fit(TWO, plan_of(LOSS), ["0", "1"])
+        check_resources(TWO, plan_of(LOSS), ["0", "1"])
 
 
 def test_a_lost_node_takes_all_its_gpus_along() -> None:
@@ -62,35 +66,35 @@ def test_a_lost_node_takes_all_its_gpus_along() -> None:
     eight = list("01234567")
 
     with pytest.raises(RefusalError, match=r"1 of 2 nodes are lost.*hold 4 of 6 workers"):
-        refuse_what_does_not_fit(six, roomy, eight)
-    refuse_what_does_not_fit(ScalingConfig(num_workers=4, use_gpu=True), roomy, eight)
+        check_resources(six, roomy, eight)
+    check_resources(ScalingConfig(num_workers=4, use_gpu=True), roomy, eight)
 
 
 def test_a_type_of_gpu_is_there_where_the_machine_has_it() -> None:
     asked = ScalingConfig(num_workers=2, use_gpu=True, accelerator_type="H100")
 
-    refuse_what_does_not_fit(asked, plan_of(), ["0", "1"], "H100")
+    check_resources(asked, plan_of(), ["0", "1"], "H100")
     for other in ("A100-80G", None):
         with pytest.raises(RefusalError, match="no accelerator_type:H100"):
-            refuse_what_does_not_fit(asked, plan_of(), ["0", "1"], other)
+            check_resources(asked, plan_of(), ["0", "1"], other)
 
 
 def test_a_job_that_does_without_its_gpus_asks_for_nothing_else() -> None:
     asked = ScalingConfig(num_workers=2, use_gpu=True, resources_per_worker={"CPU": 1, "GPU": 2})
 
-    assert on_the_cpu(asked)["resources_per_worker"] == {"CPU": 1}
-    assert on_the_cpu(TWO)["resources_per_worker"] is None
-    assert on_the_cpu(ScalingConfig(num_workers=2)) == {}
+    assert build_cpu_settings(asked)["resources_per_worker"] == {"CPU": 1}
+    assert build_cpu_settings(TWO)["resources_per_worker"] is None
+    assert build_cpu_settings(ScalingConfig(num_workers=2)) == {}
 
 
 @pytest.mark.parametrize("wants", [{"CPU": 7}, {"CPU": 1, "NPU": 1}, {"slot": 0.5}])
 def test_where_nothing_is_reserved_workers_of_any_size_have_room(wants: dict[str, float]) -> None:
     asked, shape = ScalingConfig(num_workers=2, resources_per_worker=wants), plan_of().shape
 
-    assert as_there_is_room(asked, wants, shape)["resources_per_worker"] is None
+    assert build_fitting_settings(asked, wants, shape)["resources_per_worker"] is None
 
 
 def test_workers_that_the_plans_nodes_hold_keep_their_size() -> None:
     asked = ScalingConfig(num_workers=2, resources_per_worker={"CPU": 2})
 
-    assert as_there_is_room(asked, {"CPU": 2}, Shape(nodes=1, cpus_per_node=4)) == {}
+    assert build_fitting_settings(asked, {"CPU": 2}, Shape(nodes=1, cpus_per_node=4)) == {}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chaos.probe.libraries import watch_rounds
-from chaos.probe.state.components import booster_parts
+from chaos.probe.state.components import take_booster_parts
 
 
 class XGBooster:
@@ -87,7 +87,7 @@ def test_a_library_that_is_not_imported_is_not_watched(monkeypatch: pytest.Monke
 
 
 def test_a_booster_without_trees_holds_nothing() -> None:
-    parts = [part.component() for part in booster_parts([XGBooster()])]
+    parts = [part.build_component() for part in take_booster_parts([XGBooster()])]
 
     assert [(part.name, part.digest, part.count) for part in parts] == [("model.trees", "", 0)]
 
@@ -97,7 +97,7 @@ def test_other_trees_are_another_model() -> None:
     one.update("a")
     other.update("b")
 
-    first, second = (part.component() for part in booster_parts([one, other]))
+    first, second = (part.build_component() for part in take_booster_parts([one, other]))
 
     assert (first.name, second.name) == ("model.trees", "model.trees.1")
     assert first.digest != second.digest
@@ -108,6 +108,6 @@ def test_the_same_trees_are_the_same_model_however_many_rounds_were_asked_for() 
     one.update("a")
     other.update("a")
 
-    first, second = (part.component() for part in booster_parts([one, other]))
+    first, second = (part.build_component() for part in take_booster_parts([one, other]))
 
     assert first.digest == second.digest

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 
-from chaos.probe.state.files import sharded_part
+from chaos.probe.state.files import build_sharded_part
 
 STATE = {"model": {"w": torch.ones(3), "b": torch.ones(2, dtype=torch.bfloat16)}, "done": 3}
 PATHS = ("model/.metadata", "model/__0_0.distcp")
@@ -24,7 +24,7 @@ def saved(folder: Path, state: Mapping[str, Any] = STATE) -> None:
 def test_an_index_names_files_with_their_sizes_and_entries(tmp_path: Path) -> None:
     saved(tmp_path)
 
-    found = sharded_part(tmp_path, [*PATHS, "gone.distcp"])
+    found = build_sharded_part(tmp_path, [*PATHS, "gone.distcp"])
 
     assert found is not None
     assert found.indexes == ("model/.metadata",)
@@ -36,13 +36,13 @@ def test_an_index_names_files_with_their_sizes_and_entries(tmp_path: Path) -> No
 def test_a_folder_of_other_files_is_not_sharded(tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_bytes(b"1")
 
-    assert sharded_part(tmp_path, ["model.pt"]) is None
+    assert build_sharded_part(tmp_path, ["model.pt"]) is None
 
 
 def test_shards_without_an_index_are_seen(tmp_path: Path) -> None:
     saved(tmp_path)
 
-    found = sharded_part(tmp_path, PATHS[1:])
+    found = build_sharded_part(tmp_path, PATHS[1:])
 
     assert found is not None
     assert (found.indexes, found.needs, list(found.sizes)) == ((), {}, [PATHS[1]])
@@ -66,7 +66,7 @@ def test_an_index_that_is_none_of_torchs_names_nothing_and_runs_nothing(
     index = tmp_path / PATHS[0]
     index.write_bytes(pickle.dumps(Evil(tmp_path / "made")) if is_evil else index.read_bytes()[:99])
 
-    found = sharded_part(tmp_path, PATHS)
+    found = build_sharded_part(tmp_path, PATHS)
 
     assert found is not None
     assert (found.indexes, found.needs, found.keys) == ((PATHS[0],), {}, ())

@@ -16,7 +16,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from chaos.model.event import Share
 from chaos.probe.state import part
-from chaos.probe.state.part import UnreadPart
+from chaos.probe.state.part import UnreadComponent
 
 TYPES = (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.complex64)
 SHAPES = st.lists(st.integers(1, 7), min_size=1, max_size=3).map(tuple)
@@ -52,7 +52,7 @@ def held(
         shard = DTensor.from_local(
             local, grid, kinds, run_check=False, shape=whole.shape, stride=whole.stride()
         )
-        return part.share_of([("", shard)])()
+        return part.start_share_sums([("", shard)])()
 
 
 def together(
@@ -63,7 +63,7 @@ def together(
     seen = [share for share in every if share is not None]
     assert len(seen) == len(every)
     total = sum(int(share.sum, 16) for share in seen) % 2**64
-    return total, sum(share.elements for share in seen), {share.of for share in seen}
+    return total, sum(share.elements for share in seen), {share.whole_elements for share in seen}
 
 
 @given(SHAPES, st.sampled_from(TYPES), st.integers(1, 5), st.data())
@@ -101,7 +101,7 @@ def test_any_change_shows_and_so_do_elements_that_change_places(data: st.DataObj
 
 
 def test_every_place_of_every_dimension_has_its_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(part, "_SLAB", 8)  # several slabs
+    monkeypatch.setattr(part, "_CPU_SLAB_SIZE", 8)  # several slabs
     whole = torch.zeros(6, 6, 3)
     sums = set()
     for place in range(whole.numel()):
@@ -119,17 +119,22 @@ def test_a_tensor_that_is_not_sharded_is_rank_0s_beside_one_that_is() -> None:
             mesh = init_device_mesh("cpu", (2,))
             rows = whole[2 * rank : 2 * rank + 2]
             shard = DTensor.from_local(rows, mesh, [Shard(0)], run_check=False)
-            return UnreadPart.of_entries("p", [("0", shard), ("1", plain)], with_size=True).share()
+            return UnreadComponent.from_entries(
+                "p", [("0", shard), ("1", plain)], with_size=True
+            ).share()
 
     first, second = of(0), of(1)
     assert first is not None
     assert second is not None
-    assert (first.elements, second.elements, first.of) == (7, 4, 11)
+    assert (first.elements, second.elements, first.whole_elements) == (7, 4, 11)
     squares = float((whole**2).sum()) + 3
     assert float(first.squares) + float(second.squares) == pytest.approx(squares)
 
 
 def test_what_is_not_sharded_or_still_to_be_summed_has_no_share() -> None:
-    assert part.share_of([("", torch.ones(3))])() is None
-    assert UnreadPart.of("numbers", [1, 2], with_size=True).component().share is None
+    assert part.start_share_sums([("", torch.ones(3))])() is None
+    assert (
+        UnreadComponent.from_value("numbers", [1, 2], with_size=True).build_component().share
+        is None
+    )
     assert held(torch.ones(4), (2,), (Partial(),), 0) is None

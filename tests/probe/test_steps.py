@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
-from chaos.model.places import Place
-from chaos.probe.state.gradients import is_empty_step, mark_of, waiting
+from chaos.model.places import TrainingPlace
+from chaos.probe.state.gradients import find_gradient_mark, find_gradients, is_empty_step
 from chaos.probe.steps import StepHook
 
 
@@ -25,16 +25,16 @@ class Job:
             self._step_done,
             lambda *_: None,
             self._failed,
-            step_begins=self._begins,
-            gradients_due=self._gradients_due,
+            on_step_begin=self._begins,
+            on_gradients_due=self._gradients_due,
         )
         self.hook.install()
 
     def watch_gradients(self) -> None:
         """Look for cleared gradients, as the watchers do."""
-        self.hook.has_gradients = lambda: any(waiting([self.optimizer]))
-        self.hook.versions = lambda: (self.weight._version,)
-        self.hook.gradient_mark = lambda: mark_of([self.optimizer])
+        self.hook.has_gradients = lambda: any(find_gradients([self.optimizer]))
+        self.hook.find_versions = lambda: (self.weight._version,)
+        self.hook.find_gradient_mark = lambda: find_gradient_mark([self.optimizer])
 
     def backward(self, factor: float) -> None:
         (self.weight.sum() * 0.0 + factor * (self.weight / self.weight.detach()).sum()).backward()
@@ -43,11 +43,11 @@ class Job:
         self.began += 1
 
     def _gradients_due(self) -> None:
-        self.waited.append(len(list(waiting([self.optimizer]))))
+        self.waited.append(len(list(find_gradients([self.optimizer]))))
 
-    def _step_done(self, losses: Any, _: Any) -> Place:
+    def _step_done(self, losses: Any, _: Any) -> TrainingPlace:
         self.steps.append(losses)
-        return Place(0, len(self.steps))
+        return TrainingPlace(0, len(self.steps))
 
     def _failed(self, where: str, error: Exception) -> None:
         raise AssertionError(where) from error
@@ -131,9 +131,9 @@ def test_gradients_are_looked_for_after_a_save_within_a_window() -> None:
     job.backward(5.0)
     job.optimizer.step()
     job.optimizer.zero_grad()
-    job.hook.saved()  # no gradient is pending: of the next window nothing is saved
+    job.hook.note_save()  # no gradient is pending: of the next window nothing is saved
     job.backward(2.0)
-    job.hook.saved()
+    job.hook.note_save()
     job.backward(2.0)
 
     assert (job.waited, dropped) == ([0, 1], [])
@@ -148,7 +148,7 @@ def test_gradients_of_two_saves_within_a_window_are_those_of_neither() -> None:
     job.optimizer.zero_grad()
     for _ in range(3):
         job.backward(2.0)
-        job.hook.saved()
+        job.hook.note_save()
 
     assert (job.waited, dropped) == ([0, 1], [2])
 
@@ -218,7 +218,7 @@ def test_an_empty_step_has_neither_rate_nor_gradient() -> None:
 
 def test_a_backward_whose_gradients_are_thrown_away_is_no_part_of_a_step() -> None:
     job = Job()
-    job.hook.has_gradients = lambda: any(waiting([job.optimizer]))
+    job.hook.has_gradients = lambda: any(find_gradients([job.optimizer]))
 
     job.backward(0.5)
     job.optimizer.zero_grad()  # a trial, before training begins
@@ -233,8 +233,8 @@ def test_a_backward_whose_gradients_are_thrown_away_is_no_part_of_a_step() -> No
 
 def test_gradients_that_moved_the_parameters_before_they_are_cleared_are_part_of_the_step() -> None:
     job = Job()
-    job.hook.has_gradients = lambda: any(waiting([job.optimizer]))
-    job.hook.versions = lambda: (job.weight._version,)
+    job.hook.has_gradients = lambda: any(find_gradients([job.optimizer]))
+    job.hook.find_versions = lambda: (job.weight._version,)
 
     job.backward(0.5)
     with torch.no_grad():
@@ -328,9 +328,9 @@ def test_a_trial_may_come_before_there_is_an_optimizer(clear: Any) -> None:
     job = Job()
     job.watch_gradients()
     found: list[Any] = []
-    job.hook.has_gradients = lambda: any(waiting(found))
-    job.hook.versions = lambda: tuple(job.weight._version for _ in found)
-    job.hook.gradient_mark = lambda: mark_of(found)
+    job.hook.has_gradients = lambda: any(find_gradients(found))
+    job.hook.find_versions = lambda: tuple(job.weight._version for _ in found)
+    job.hook.find_gradient_mark = lambda: find_gradient_mark(found)
 
     job.backward(0.5)
     if clear is not None:
@@ -375,14 +375,14 @@ def test_inputs_are_dropped_with_the_losses() -> None:
 def test_a_mark_differs_once_gradients_were_cleared_or_changed() -> None:
     first, second = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
     optimizer = torch.optim.SGD([first, second], lr=0.1)
-    assert mark_of([]) == ()
-    assert mark_of([optimizer]) is None
+    assert find_gradient_mark([]) == ()
+    assert find_gradient_mark([optimizer]) is None
 
     second.sum().backward()
-    left = mark_of([optimizer])
-    assert left == mark_of([optimizer])
+    left = find_gradient_mark([optimizer])
+    assert left == find_gradient_mark([optimizer])
 
     second.grad.zero_()
-    assert mark_of([optimizer]) != left
+    assert find_gradient_mark([optimizer]) != left
     second.grad = None
-    assert mark_of([optimizer]) is None
+    assert find_gradient_mark([optimizer]) is None

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from chaos.launch.raytrain.bucket import RemoteStorage, leave_remote_storage
-from chaos.launch.raytrain.storage import orphans, search_storage, storage_seen
+from chaos.launch.raytrain.bucket import RemoteStorage, save_remote_storage
+from chaos.launch.raytrain.storage import capture_storage, find_orphans, search_storage
 from chaos.model.event import Committed, FitCalled, Leftover, PartUploaded, StorageSeen
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
@@ -37,7 +37,7 @@ def uploaded(name: str) -> PartUploaded:
 
 
 def test_every_directory_of_a_run_is_looked_at(directory: RunDirectory) -> None:
-    seen = storage_seen(directory, op=None)
+    seen = capture_storage(directory, op=None)
 
     assert seen is not None
     run = directory.storage / "run"
@@ -53,7 +53,7 @@ def test_what_was_uploaded_or_is_named_by_ray_and_was_not_committed_is_left_over
 ) -> None:
     place = str(directory.storage.resolve())
     if is_elsewhere:
-        leave_remote_storage(
+        save_remote_storage(
             directory, RemoteStorage(fs.LocalFileSystem(), place, "run", "file:///there")
         )
     journal = Journal(directory.path, "harness", role="harness", clock=SystemClock())
@@ -64,7 +64,7 @@ def test_what_was_uploaded_or_is_named_by_ray_and_was_not_committed_is_left_over
     search_storage(journal, [called, uploaded("own/epoch_003")], directory)
 
     history = read_history(directory.path)
-    left = [event.what for _, event in history.of(Leftover)]
+    left = [event.name for _, event in history.select_events(Leftover)]
     assert left == ["checkpoint_1", "own/epoch_003"]
     assert history.count(StorageSeen) == 1
 
@@ -85,4 +85,4 @@ def test_only_what_no_commit_names_is_an_orphan(
 ) -> None:
     names = ["checkpoint_1", "checkpoint_1/deep", "epoch_002", "logs"]
 
-    assert orphans(seen, names) == left
+    assert find_orphans(seen, names) == left

@@ -12,8 +12,8 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import ConnectionClosedError
 
-from chaos.probe import written
-from chaos.probe.stores import Call, Request, Steps, quietly
+from chaos.probe import write_ledger
+from chaos.probe.stores import ClientCall, Steps, StoreRequest, pause_watch
 from tests.s3 import BUCKET, S3, WHY_NOT, is_there, s3_server
 
 pytestmark = pytest.mark.skipif(not is_there(), reason=WHY_NOT)
@@ -51,19 +51,19 @@ def filesystem(s3: S3) -> Any:
 
 
 @contextlib.contextmanager
-def surrounded(around: Callable[[Call], Steps]) -> Iterator[None]:
-    written.surround(around)
+def surrounded(around: Callable[[ClientCall], Steps]) -> Iterator[None]:
+    write_ledger.set_call_handler(around)
     try:
         yield
     finally:
-        written._around.clear()
+        write_ledger._around.clear()
 
 
 @pytest.fixture
 def told() -> Iterator[list[tuple[str, str]]]:
     found: list[tuple[str, str]] = []
 
-    def around(call: Call) -> Steps:
+    def around(call: ClientCall) -> Steps:
         answer = yield call.request
         found.extend((call.operation, path) for path in call.paths if call.operation in CHANGES)
         return answer
@@ -114,16 +114,18 @@ def test_each_way_in_which_s3fs_changes_a_store_is_told(
     ]
 
 
-def losing(times: int, sent: list[str]) -> Callable[[Call], Steps]:
+def losing(times: int, sent: list[str]) -> Callable[[ClientCall], Steps]:
     """Lose so many answers to a put; `sent` has an entry for each that came."""
 
     def loses() -> bool:
         sent.append("done")
         return len(sent) <= times
 
-    def around(call: Call) -> Steps:
+    def around(call: ClientCall) -> Steps:
         is_put = call.operation == "PutObject"
-        return (yield Request(call.operation, call.params, loses=loses if is_put else None))
+        return (
+            yield StoreRequest(call.operation, call.params, loses_answer=loses if is_put else None)
+        )
 
     return around
 
@@ -152,19 +154,19 @@ def test_a_client_without_retries_raises_though_the_object_is_there(s3: S3) -> N
 def test_what_chaos_asks_for_itself_is_not_told_and_an_error_reaches_who_asked(store: Any) -> None:
     asked: list[str] = []
 
-    def around(call: Call) -> Steps:
+    def around(call: ClientCall) -> Steps:
         try:
-            yield Request("HeadObject", {"Bucket": BUCKET, "Key": "nothing"})
+            yield StoreRequest("HeadObject", {"Bucket": BUCKET, "Key": "nothing"})
         except Exception as error:  # noqa: BLE001
             asked.append(type(error).__name__)
-        read = yield Request("GetObject", {"Bucket": BUCKET, "Key": "known"}, reads=True)
+        read = yield StoreRequest("GetObject", {"Bucket": BUCKET, "Key": "known"}, needs_body=True)
         asked.append(read["Body"].decode())
         return (yield call.request)
 
     store.put_object(Bucket=BUCKET, Key="known", Body=b"of today")
     with surrounded(around):
         store.put_object(Bucket=BUCKET, Key="x", Body=b"1")
-        with quietly():
+        with pause_watch():
             store.put_object(Bucket=BUCKET, Key="y", Body=b"1")
 
     assert asked == ["ClientError", "of today"]
@@ -189,4 +191,4 @@ def test_a_store_is_here_if_its_address_is(endpoint: str, is_local: bool) -> Non
     class Client:
         meta = Meta
 
-    assert Call(Client, "PutObject", {}).is_local is is_local
+    assert ClientCall(Client, "PutObject", {}).is_local is is_local

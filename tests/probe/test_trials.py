@@ -8,20 +8,26 @@ import pytest
 from ray import cloudpickle, tune
 
 from chaos.errors import UsageError
-from chaos.launch.ray.leftovers import bystander_of
-from chaos.launch.ray.trials import TrialCard, _kept_apart, _watched, intercept_tuner, trial_number
+from chaos.launch.ray.leftovers import build_bystander
+from chaos.launch.ray.trials import (
+    TrialContext,
+    _isolate_storage,
+    _wrap_trainable,
+    intercept_tuner,
+    trial_number,
+)
 from chaos.launch.raytrain import compat
-from chaos.launch.raytrain.fit import Fit
+from chaos.launch.raytrain.fit import FitWrapper
 from chaos.model.event import ExperimentEnded, FitReturned
 from chaos.model.scenario import Scenario
 from chaos.probe.address import RunAddress
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
-from chaos.run.journal import driver_journal, read_history
+from chaos.run.journal import open_driver_journal, read_history
 from tests.check.story import Story, Strike
 from tests.check.tamper import told, without
 
-CARD = TrialCard(RunAddress(Path("/run"), "f00d", "ray:chaos-f00d"), {})
+CARD = TrialContext(RunAddress(Path("/run"), "f00d", "ray:chaos-f00d"), {})
 
 
 def drives(config: dict[str, Any]) -> None:
@@ -37,7 +43,7 @@ def test_a_trial_is_numbered_by_its_id_and_without_a_number_it_is_refused() -> N
 def test_a_wrapped_trainable_travels_and_keeps_its_name_and_resources() -> None:
     given = tune.with_resources(drives, {"CPU": 2})
 
-    watched = _watched(given, CARD)
+    watched = _wrap_trainable(given, CARD)
 
     assert (watched.__name__, vars(watched)["_resources"]) == ("drives", given._resources)
     assert callable(cloudpickle.loads(cloudpickle.dumps(watched)))
@@ -49,8 +55,8 @@ def test_what_tune_keeps_is_of_this_run_alone_and_the_scripts_settings_stay_thei
     theirs = tune.RunConfig(name="mine", storage_path="s3://bucket/runs?scheme=http")
     directory = RunDirectory(tmp_path)
 
-    assert _kept_apart(None, directory, CARD).storage_path == str(tmp_path / "storage/.tune")
-    ours = _kept_apart(theirs, directory, CARD)
+    assert _isolate_storage(None, directory, CARD).storage_path == str(tmp_path / "storage/.tune")
+    ours = _isolate_storage(theirs, directory, CARD)
     assert (ours.name, ours.storage_path) == ("mine", "s3://bucket/runs/chaos-f00d?scheme=http")
     assert theirs.storage_path == "s3://bucket/runs?scheme=http"
 
@@ -61,31 +67,31 @@ def test_ray_tunes_own_count_of_its_trials_is_recorded(
     monkeypatch.setattr(tune.Tuner, "__init__", lambda *_, **__: None)
     monkeypatch.setattr(tune.Tuner, "fit", lambda _: ["one result", "and another"])
     directory, plan = RunDirectory(tmp_path), Story().plan()
-    for name, value in RunAddress(tmp_path, "f00d", "none:").as_env().items():
+    for name, value in RunAddress(tmp_path, "f00d", "none:").build_variables().items():
         monkeypatch.setenv(name, value)
     directory.journals.mkdir()
-    with closing(driver_journal(directory.journals, SystemClock())) as journal:
+    with closing(open_driver_journal(directory.journals, SystemClock())) as journal:
         experiment = intercept_tuner(plan, directory, journal)
         tuner: Any = tune.Tuner(drives)
         assert tuner.fit() == ["one result", "and another"]
 
     assert experiment.began
-    ended = read_history(directory.journals).of(ExperimentEnded)
+    ended = read_history(directory.journals).select_events(ExperimentEnded)
     assert [event.trials for _, event in ended] == [2]
 
 
 def test_a_trial_beside_it_is_summed_up_from_its_history() -> None:
     calm, begun_again = Story(), Story((Strike(2, 3, 1),))
 
-    seen = bystander_of(1, told(calm.history(), FitReturned(metrics={}, checkpoint=None)))
-    again = bystander_of(1, begun_again.history())
+    seen = build_bystander(1, told(calm.history(), FitReturned(metrics={}, checkpoint=None)))
+    again = build_bystander(1, begun_again.history())
 
     assert (seen.trial, seen.attempts, seen.failures, seen.finished) == (1, 1, 0, True)
     assert (again.attempts, again.failures) == (2, 1)
     assert seen.losses == again.losses  # it came out the same
-    assert seen.losses != bystander_of(1, Story(ranks=1).history()).losses
-    assert bystander_of(1, calm.history(), calm.history()).attempts == 2  # Tune began it again
-    assert not bystander_of(1, without(calm.history(), FitReturned)).finished
+    assert seen.losses != build_bystander(1, Story(ranks=1).history()).losses
+    assert build_bystander(1, calm.history(), calm.history()).attempts == 2  # Tune began it again
+    assert not build_bystander(1, without(calm.history(), FitReturned)).finished
 
 
 def test_a_process_that_serves_a_second_trial_has_the_fit_that_it_had(
@@ -93,7 +99,7 @@ def test_a_process_that_serves_a_second_trial_has_the_fit_that_it_had(
 ) -> None:
     for name in ("run", "run_experiments"):
         monkeypatch.setattr(tune, name, getattr(tune, name))
-    base, fit = compat.trainer_class(), Fit(lambda: pytest.fail("not called"))
+    base, fit = compat.trainer_class(), FitWrapper(lambda: pytest.fail("not called"))
     before = base.fit
 
     fit.intercept(in_trials=True)

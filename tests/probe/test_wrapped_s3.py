@@ -47,8 +47,8 @@ def test_ray_is_told_that_it_is_s3_and_uploads_with_one_thread(tmp_path: Path) -
 
 def upload(storage: fs.FileSystem, source: Path) -> bytes:
     """Upload a folder as Ray does to S3, and give what is there of its file then."""
-    HERE.upload += 1
-    target = f"bucket/run/c{HERE.upload}"
+    HERE.upload_count += 1
+    target = f"bucket/run/c{HERE.upload_count}"
     storage.create_dir(target)
     fs.copy_files(str(source), target, destination_filesystem=storage, use_threads=False)
     with storage.open_input_stream(f"{target}/f") as file:

@@ -23,7 +23,7 @@ from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.model.event import StorageFaulted
 from chaos.probe.process_identity import HERE
-from chaos.run.armed import ArmedFaults
+from chaos.run.armed_faults import ArmedFaults
 from chaos.run.journal import read_history
 from tests.probe.wrapping import SNAPSHOT, being, wrapped
 
@@ -170,14 +170,14 @@ def test_what_is_shown_late_is_downloaded_even_from_the_local_disk(tmp_path: Pat
 
 def effects(folder: Path) -> list[tuple[int, str]]:
     """Return what the journals say that storage did."""
-    found = read_history(folder / "journals").of(StorageFaulted)
+    found = read_history(folder / "journals").select_events(StorageFaulted)
     return [(event.op, event.effect) for _, event in found]
 
 
 def upload(storage: fs.FileSystem, folder: Path, **files: bytes) -> Path:
     """Upload some files as Ray does, with its threads; give the folder that they are to be in."""
-    HERE.upload += 1
-    source, target = folder / f"source-{HERE.upload}", folder / f"r/c{HERE.upload}"
+    HERE.upload_count += 1
+    source, target = folder / f"source-{HERE.upload_count}", folder / f"r/c{HERE.upload_count}"
     source.mkdir()
     for name, content in files.items():
         (source / name).write_bytes(content)
@@ -200,7 +200,7 @@ def test_an_upload_fails_as_often_as_it_is_to_and_all_its_files_are_one(tmp_path
 
     assert (upload(storage, tmp_path, a=b"1") / "a").read_bytes() == b"1"
     assert effects(tmp_path) == [(0, "raised")] * 2
-    assert "raised `no`" in (ArmedFaults(tmp_path / "storage-faults").effect(0) or "")
+    assert "raised `no`" in (ArmedFaults(tmp_path / "storage-faults").find_effect(0) or "")
 
 
 @pytest.mark.parametrize("rank", [0, None])
@@ -245,7 +245,7 @@ def test_a_full_disk_takes_what_there_is_room_for(tmp_path: Path) -> None:
         upload(storage, tmp_path, a=b"12345")
 
     assert raised.value.errno == errno.ENOSPC
-    assert (tmp_path / f"r/c{HERE.upload}/a").read_bytes() == b"123"
+    assert (tmp_path / f"r/c{HERE.upload_count}/a").read_bytes() == b"123"
     assert effects(tmp_path) == [(0, "raised")]
     assert (upload(storage, tmp_path, a=b"12345") / "a").read_bytes() == b"12345"
 
@@ -254,7 +254,7 @@ def test_a_disk_on_which_an_upload_just_fits_did_no_harm(tmp_path: Path) -> None
     upload(storage_with(tmp_path, DiskFull(after_bytes=6)), tmp_path, a=b"123", b=b"456")
 
     assert effects(tmp_path) == []
-    assert ArmedFaults(tmp_path / "storage-faults").effect(0) is None
+    assert ArmedFaults(tmp_path / "storage-faults").find_effect(0) is None
 
 
 @pytest.mark.parametrize("slow", [SlowUpload(delay_s=0.01), SlowUpload(bytes_per_s=1000)])
@@ -288,7 +288,7 @@ def test_what_is_hidden_can_be_removed_and_is_not_looked_for_by_that(tmp_path: P
     storage = storage_with(tmp_path, DelayedVisibility(for_s=600))
     target = upload(storage, tmp_path, a=b"1")
 
-    with being(None), HERE.removing():
+    with being(None), HERE.mark_removal():
         delete_fs_path(storage, str(target))
 
     assert not target.exists()
@@ -299,7 +299,7 @@ def test_whoever_looks_after_a_removal_is_turned_away_as_before(tmp_path: Path) 
     storage = storage_with(tmp_path, DelayedVisibility(for_s=600))
     target = upload(storage, tmp_path, a=b"1")
 
-    with being(None), HERE.removing():
+    with being(None), HERE.mark_removal():
         storage.get_file_info(str(target))
 
     with being(0, attempt=1):

@@ -8,12 +8,12 @@ from typing import Any
 
 from pyarrow import fs
 
-from chaos.launch.raytrain.wrapped.filesystem import Wrapped
+from chaos.launch.raytrain.wrapped.filesystem import FaultyFileSystem
 from chaos.model.plan import Op
 from chaos.model.trigger import AtStep
 from chaos.probe.process_identity import HERE
-from chaos.probe.storage_faults import Layer
-from chaos.run.armed import ArmedFaults
+from chaos.probe.storage_faults import StorageSettings
+from chaos.run.armed_faults import ArmedFaults
 
 AT = AtStep(epoch=1, step=1, rank=1)
 SNAPSHOT = "snapshot.json"
@@ -28,14 +28,14 @@ def ops_of(*faults: Any) -> tuple[Op, ...]:
 
 def wrapped(
     inner: fs.FileSystem, folder: Path, *faults: Any, root: str = "/r", armed: bool = True
-) -> Wrapped:
+) -> FaultyFileSystem:
     """Return storage whose faults are armed for rank 1."""
     (folder / "journals").mkdir(exist_ok=True)
     ops = ops_of(*faults)
     if armed:
         for op in ops:
             ArmedFaults(folder / "storage-faults").arm(op.index, 1)
-    return Wrapped(inner, Layer(folder, ops, root, SNAPSHOT))
+    return FaultyFileSystem(inner, StorageSettings(folder, ops, root, SNAPSHOT))
 
 
 @contextmanager
@@ -46,7 +46,11 @@ def being(rank: int | None, *, attempt: int = 0) -> Iterator[None]:
     try:
         yield
     finally:
-        HERE.rank, HERE.attempt, HERE.upload = before.rank, before.attempt, before.upload
+        HERE.rank, HERE.attempt, HERE.upload_count = (
+            before.rank,
+            before.attempt,
+            before.upload_count,
+        )
 
 
 def _key(name: str) -> str:

@@ -65,7 +65,7 @@ def test_is_not_called():
 def test_runs_a_file(chaos_run, chaos_cluster):
     result = chaos_run("survives.chaos.yaml")
     assert result.passed
-    assert type(chaos_cluster._opened["ray"]).__name__ == "ForkBackend"
+    assert type(chaos_cluster._backends["ray"]).__name__ == "ForkBackend"
     with pytest.raises(pytest.fail.Exception, match="lost-work"):
         chaos_run(faults=[KILL], expect={"lost_steps": {"max": 1}})
 ''',

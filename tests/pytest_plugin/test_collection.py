@@ -9,7 +9,7 @@ import pytest
 
 import chaos.pytest_plugin.decorator
 import chaos.pytest_plugin.file  # noqa: F401
-from chaos.pytest_plugin.options import note_groups, parse_seeds, would_have_clusters_side_by_side
+from chaos.pytest_plugin.options import has_parallel_clusters, parse_seeds, record_grouping
 from tests.pytest_plugin.conftest import KILL, PLUGIN, ROOT, TINY, project
 
 pytest_plugins = ["pytester"]
@@ -217,13 +217,13 @@ def test_a_ray_that_was_never_tested_and_what_a_backend_says_reach_the_terminal(
 ) -> None:
     (pytester.path / "test_said.py").write_text(
         "from chaos.launch.ray import compat\n"
-        "from chaos.pytest_plugin.runs import runs_of\n"
+        "from chaos.pytest_plugin.runs import find_runs\n"
         "def test_opens(pytestconfig, monkeypatch):\n"
         "    monkeypatch.setattr(compat, 'untested_version', lambda: 'Ray 9 is unknown')\n"
-        "    runs = runs_of(pytestconfig)\n"
-        "    runs.backend._opened['ray']._say('Ray dashboard: http://127.0.0.1:8265')\n"
-        "    runs.backend._opened['ray']._say('Ray dashboard: http://127.0.0.1:8265')\n"
-        "    runs._pass_on_what_was_said()\n"
+        "    runs = find_runs(pytestconfig)\n"
+        "    runs.backend._backends['ray']._report('Ray dashboard: http://127.0.0.1:8265')\n"
+        "    runs.backend._backends['ray']._report('Ray dashboard: http://127.0.0.1:8265')\n"
+        "    runs._forward_messages()\n"
     )
 
     result = pytester.runpytest_inprocess(*PLUGIN, "-W", "default")
@@ -251,9 +251,9 @@ def test_clusters_are_refused_where_xdist_would_have_two(
         config.workerinput = {"workercount": workers}
     items = [SimpleNamespace(nodeid=name) for name in ids]
 
-    note_groups(cast("pytest.Config", config), cast("list[pytest.Item]", items))
+    record_grouping(cast("pytest.Config", config), cast("list[pytest.Item]", items))
 
-    assert would_have_clusters_side_by_side(cast("pytest.Config", config)) is refused
+    assert has_parallel_clusters(cast("pytest.Config", config)) is refused
 
 
 SETTLED = {

@@ -3,10 +3,10 @@
 import pytest
 
 from chaos.errors import HarnessError, JobError, UnmetNeedError
-from chaos.pytest_plugin.result import could_not_run
+from chaos.pytest_plugin.result import build_run_error
 
 
 def test_only_what_the_environment_lacks_is_a_skip() -> None:
-    assert isinstance(could_not_run(UnmetNeedError("needs S3")), pytest.skip.Exception)
-    assert not isinstance(could_not_run(JobError("fails")), pytest.skip.Exception)
-    assert not isinstance(could_not_run(HarnessError("broke")), pytest.skip.Exception)
+    assert isinstance(build_run_error(UnmetNeedError("needs S3")), pytest.skip.Exception)
+    assert not isinstance(build_run_error(JobError("fails")), pytest.skip.Exception)
+    assert not isinstance(build_run_error(HarnessError("broke")), pytest.skip.Exception)

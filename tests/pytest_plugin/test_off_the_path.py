@@ -47,14 +47,14 @@ def test_the_entry_point_loads_the_hooks_and_nothing_heavy(tmp_path: Path) -> No
     assert not modules.intersection(HEAVY)
     assert {name for name in modules if name.startswith("chaos.")} == {
         "chaos.callable_module",
-        "chaos.declared",
+        "chaos.declaration",
         "chaos.errors",
-        "chaos.installed",
+        "chaos.installation",
         "chaos.pytest_plugin",
         "chaos.pytest_plugin.options",
         "chaos.pytest_plugin.suite",
         "chaos.run",
-        "chaos.run.shown",
+        "chaos.run.display_path",
         "chaos.settings",
     }
 

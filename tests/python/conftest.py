@@ -12,7 +12,7 @@ from chaos.model.history import History
 from chaos.model.plan import Plan, PlanBackend
 from chaos.plan.make import make_plan
 from chaos.report.outcome import FinishedRun
-from chaos.run.directory import create
+from chaos.run.directory import create_run
 from chaos.run.journal import read_history
 from chaos.scenario_file.load import load_scenario
 
@@ -46,17 +46,17 @@ def run(
         shutil.rmtree(left) if left.is_dir() else left.unlink()
 
     def of(plan: Plan, baseline: History | None = None) -> FinishedRun:
-        directory = create(desk / "reports" / plan.slug, "run", plan, {})
+        directory = create_run(desk / "reports" / plan.slug, "run", plan, {})
         runner.execute(commands, plan, directory, baseline)
         history = read_history(directory.journals)
-        return runner.judged(directory, plan, history, baseline, duration_s=1.0)
+        return runner.judge_run(directory, plan, history, baseline, duration_s=1.0)
 
     def ran(name: str | Path, backend: PlanBackend = "fork", **job: object) -> FinishedRun:
         file = SCENARIOS / f"{name}.chaos.yaml" if isinstance(name, str) else name
         plan = make_plan(load_scenario(file), file=file, seed=0, cwd=desk, backend=backend)
         plan = plan.model_copy(update={"job": plan.job.model_copy(update=job)})
         if name not in clean:
-            alone = of(plan.baseline())
+            alone = of(plan.build_baseline_plan())
             assert alone.verdict.status == "pass", alone.verdict.headline
             clean[name] = alone.history
         done = of(plan, clean[name])

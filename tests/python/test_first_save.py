@@ -61,7 +61,7 @@ def killed_at(run: RunScenario, folder: Path, *places: str) -> FinishedRun:
 
 
 def first_args(done: FinishedRun) -> list[bool]:
-    return [event.has_first_args for _, event in done.history.of(StartedAgain)]
+    return [event.has_first_args for _, event in done.history.select_events(StartedAgain)]
 
 
 @pytest.mark.parametrize(

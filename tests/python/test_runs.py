@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
 
 
 def last_losses(run: FinishedRun) -> list[tuple[int, int, int, str]]:
-    last = max(event.attempt for _, event in run.history.of(WorkerGroupStarted))
-    steps = [event for _, event in run.history.of(StepDone) if event.attempt == last]
+    last = max(event.attempt for _, event in run.history.select_events(WorkerGroupStarted))
+    steps = [event for _, event in run.history.select_events(StepDone) if event.attempt == last]
     return sorted((e.rank, e.epoch, e.step, str(e.losses)) for e in steps)
 
 
@@ -37,12 +37,15 @@ def test_a_plain_script_is_started_again_with_the_argument_by_which_it_resumes(
     assert done.verdict.status == "pass", done.verdict.headline
     assert done.verdict.restarts.resumed == 1
     history = done.history
-    assert [(e.rank, e.world_size) for _, e in history.of(WorkerStarted)] == [(0, 1), (0, 1)]
-    assert [event.code for _, event in history.of(DriverExited)] == [-9, 0]
-    assert [event.start for _, event in history.of(StartedAgain)] == [1]
-    decided = [(e.attempt, e.decision, e.charged) for _, e in history.of(FailureDecided)]
+    assert [(e.rank, e.world_size) for _, e in history.select_events(WorkerStarted)] == [
+        (0, 1),
+        (0, 1),
+    ]
+    assert [event.code for _, event in history.select_events(DriverExited)] == [-9, 0]
+    assert [event.start for _, event in history.select_events(StartedAgain)] == [1]
+    decided = [(e.attempt, e.decision, e.charged) for _, e in history.select_events(FailureDecided)]
     assert decided == [(0, "RETRY", "failures")]
-    assert {event.attempt for _, event in history.of(FileLoaded)} == {1}
+    assert {event.attempt for _, event in history.select_events(FileLoaded)} == {1}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +65,9 @@ def test_processes_that_the_script_starts_are_its_ranks(run: RunScenario, by: st
 
     assert done.verdict.status == "pass", done.verdict.headline
     assert done.verdict.restarts.resumed == 1
-    started = [(e.attempt, e.rank, e.world_size) for _, e in done.history.of(WorkerStarted)]
+    started = [
+        (e.attempt, e.rank, e.world_size) for _, e in done.history.select_events(WorkerStarted)
+    ]
     assert sorted(started) == [(0, 0, 2), (0, 1, 2), (1, 0, 2), (1, 1, 2)]
     assert not done.history.count(Leftover)
 
@@ -93,11 +98,11 @@ def test_processes_that_outlive_their_parent_are_named_and_ended(run: RunScenari
     done = run("forked_parent_killed")
 
     assert done.verdict.as_expected, done.verdict.headline
-    left = [number for number, _ in done.history.of(Leftover)]
-    [again] = [number for number, _ in done.history.of(StartedAgain)]
+    left = [number for number, _ in done.history.select_events(Leftover)]
+    [again] = [number for number, _ in done.history.select_events(StartedAgain)]
     assert left
     assert max(left) < again
-    steps = [e.attempt for number, e in done.history.of(StepDone) if number > again]
+    steps = [e.attempt for number, e in done.history.select_events(StepDone) if number > again]
     assert set(steps) == {1}
 
 
@@ -113,7 +118,7 @@ def test_a_command_whose_machine_is_lost_begins_on_another_one(run: RunScenario)
     done = run("machine_lost")
 
     assert done.verdict.status == "pass", done.verdict.headline
-    nodes = {(e.attempt, e.node_id) for _, e in done.history.of(WorkerStarted)}
+    nodes = {(e.attempt, e.node_id) for _, e in done.history.select_events(WorkerStarted)}
     assert nodes == {(0, "node-0"), (1, "node-1")}
 
 

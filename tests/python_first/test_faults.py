@@ -13,8 +13,8 @@ from chaos.model.draws import Every, UpTo
 from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
 from chaos.scenario_file.faults import kill_worker, preempt_node
-from chaos.scenario_file.from_python import BY_NAME, DRAWS, PLACE, settings_of
-from chaos.scenario_file.signatures import stub
+from chaos.scenario_file.from_python import BY_NAME, DRAWS, PLACE, list_settings
+from chaos.scenario_file.signatures import build_stub
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,7 +23,7 @@ def test_the_stub_is_the_one_that_the_records_make() -> None:
     written = (ROOT / "chaos/scenario_file/faults.pyi").read_text(encoding="utf-8")
 
     how = "python -m chaos.scenario_file.signatures > chaos/scenario_file/faults.pyi"
-    assert written == stub(), f"run: {how}"
+    assert written == build_stub(), f"run: {how}"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -33,7 +33,7 @@ def test_every_fault_is_asked_of_chaos_itself_and_takes_its_own_settings(fault: 
 
     assert function is BY_NAME[fault]
     assert set(taken) == {*PLACE, *DRAWS, *FAULTS[fault].model_fields}
-    assert {name for name in settings_of(fault) if name in PLACE} == set()
+    assert {name for name in list_settings(fault) if name in PLACE} == set()
     assert function.__doc__
 
 

@@ -9,7 +9,7 @@ import chaos
 from chaos.errors import ScenarioError
 from chaos.model.scenario import Expect, Job, Scenario
 from chaos.scenario_file.faults import kill_worker
-from chaos.scenario_file.from_python import scenario_of, train_loop_name
+from chaos.scenario_file.from_python import build_scenario, train_loop_name
 from chaos.scenario_file.load import load_scenario
 
 
@@ -22,7 +22,7 @@ def test_it_equals_what_the_file_says(tmp_path: Path) -> None:
         "expect: {lost_steps: {max: 8}, ignore_metrics: [time]}\n"
     )
 
-    written = scenario_of(
+    written = build_scenario(
         {
             "script": Path("train.py"),
             "args": {"epochs": 4},
@@ -41,7 +41,7 @@ def test_it_equals_what_the_file_says(tmp_path: Path) -> None:
 
 
 def test_records_may_stand_for_mappings(tmp_path: Path) -> None:
-    written = scenario_of(
+    written = build_scenario(
         {"train_loop": "m:f", "workers": 1, "expect": Expect(verdict="fail", check="state")},
         name="s",
         path=tmp_path / "test_x.py",
@@ -53,7 +53,7 @@ def test_records_may_stand_for_mappings(tmp_path: Path) -> None:
 
 def test_all_mistakes_are_told_at_the_line_of_the_test(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError) as caught:
-        scenario_of(
+        build_scenario(
             {"script": "no.py", "workers": 0}, name="s", path=tmp_path / "test_x.py", line=7
         )
 
@@ -65,7 +65,7 @@ def test_all_mistakes_are_told_at_the_line_of_the_test(tmp_path: Path) -> None:
 
 def test_what_no_file_can_hold_is_refused() -> None:
     with pytest.raises(TypeError, match="a scenario holds plain values, not object"):
-        scenario_of({"args": {"x": object()}}, name="s", path=Path("t.py"), line=1)
+        build_scenario({"args": {"x": object()}}, name="s", path=Path("t.py"), line=1)
 
 
 def test_a_train_loop_is_named_so_that_another_process_finds_it() -> None:

@@ -16,7 +16,7 @@ import psutil
 
 from chaos.launch.ray.authentication import MODE
 from chaos.launch.ray.settings import CLUSTER_ENV
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import SystemClock, elapsed_seconds
 
 ROOT = Path(__file__).parents[2]
 UP_S = 60.0
@@ -108,7 +108,7 @@ class ForeignCluster:
         start = clock.now_ns()
         env = self._own_environment()
         while subprocess.run(ask, check=False, capture_output=True, env=env).returncode:
-            assert seconds_since(start, clock) < UP_S, "the cluster did not come up"
+            assert elapsed_seconds(start, clock) < UP_S, "the cluster did not come up"
             clock.sleep(0.3)
 
     def raylets(self) -> list[psutil.Process]:

@@ -11,11 +11,11 @@ from chaos.launch.ray.existing import agent as pools
 from chaos.launch.ray.existing.agent import AgentPool
 from chaos.launch.ray.existing.terms import ClusterFacts
 from chaos.model.event import StepDone
-from chaos.plan.permitted import Guard, Permissions
+from chaos.plan.permissions import InjectionGuard, Permissions
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
-from chaos.run.files_elsewhere import news, unpack
 from chaos.run.journal import Journal, read_history
+from chaos.run.remote_files import collect_pieces, unpack_files
 
 NEAR, FAR = "near0000aa", "far11111bb"
 BEHIND_NS = 5_000_000_000_000
@@ -38,7 +38,7 @@ class Host:
         if what == "clock":
             return SystemClock().now_ns() - BEHIND_NS, "another boot"
         if what == "new_pieces":
-            return news(self.folder, words[0])
+            return collect_pieces(self.folder, words[0])
         return self.left if what == "end_leftovers" else None
 
 
@@ -53,7 +53,7 @@ class TestedPool(AgentPool):
 
 @pytest.fixture
 def far(tmp_path: Path) -> Host:
-    return Host(unpack({"plan.json": b"{}"}, tmp_path / "far").path)
+    return Host(unpack_files({"plan.json": b"{}"}, tmp_path / "far").path)
 
 
 @pytest.fixture
@@ -63,10 +63,10 @@ def agent_pool(
     hosts = {NEAR: Host(tmp_path / "nothing"), FAR: far}
     monkeypatch.setattr(pools, "start_agent", lambda node_id, _: hosts[node_id])
     monkeypatch.setattr(ray, "kill", lambda _: None)
-    run = unpack({"plan.json": b"{}"}, tmp_path / "run")
-    guard = Guard.over([], Permissions())
-    made = TestedPool(run, ClusterFacts("tok", guard, "10.0.0.1", elsewhere=frozenset({FAR})))
-    made.attend([(NEAR, 1), (FAR, 7)])
+    run = unpack_files({"plan.json": b"{}"}, tmp_path / "run")
+    guard = InjectionGuard.from_nodes([], Permissions())
+    made = TestedPool(run, ClusterFacts("tok", guard, "10.0.0.1", unshared_nodes=frozenset({FAR})))
+    made.ensure_agents([(NEAR, 1), (FAR, 7)])
     yield made, run
     made._is_over.set()
 
@@ -80,7 +80,7 @@ def test_what_a_host_apart_wrote_is_there_at_the_end(
 
     assert made.retire() == ([], [])
 
-    assert [e.what for e in read_history(run.journals)][1:] == [STEP]
+    assert [e.event for e in read_history(run.journals)][1:] == [STEP]
     assert far.asked[-1] == "retire"
 
 
@@ -113,7 +113,7 @@ def test_a_lost_host_that_gave_its_last_word_lacks_nothing(
 ) -> None:
     made, _ = agent_pool
     assert made.collect(FAR)
-    made.is_all_there(FAR)
+    made.mark_complete(FAR)
     far.is_lost = True
 
     assert made.retire() == ([], [])
@@ -136,7 +136,7 @@ def test_what_a_run_left_on_its_hosts_is_told_once(
 
     leftovers, _ = made.retire()
 
-    assert [left.what for left in leftovers] == ["pid 9: python"]
+    assert [left.name for left in leftovers] == ["pid 9: python"]
 
 
 class Clock(SystemClock):

@@ -61,7 +61,7 @@ def test_a_token_that_ray_has_left_at_home_is_sent_to_a_cluster_that_asks_for_it
     at_home.write_text(RIGHT)
     authentication = Authentication()
 
-    authentication.follow(ADDRESS)
+    authentication.follow_cluster(ADDRESS)
     assert of_ray() == {MODE: "token", FILE: str(at_home)}
 
     authentication.restore()
@@ -72,7 +72,7 @@ def test_a_cluster_that_does_not_ask_is_sent_none(asking: Gcs, at_home: Path) ->
     at_home.write_text(RIGHT)
     asking.asks = False
 
-    Authentication().follow(ADDRESS)
+    Authentication().follow_cluster(ADDRESS)
 
     assert of_ray() == {MODE: "disabled"}
 
@@ -86,7 +86,7 @@ def test_a_token_of_the_environment_is_left_where_it_is(
     named = {TOKEN: RIGHT, FILE: str(tmp_path / "token")}[way]
     monkeypatch.setenv(way, named)
 
-    Authentication().follow(ADDRESS)
+    Authentication().follow_cluster(ADDRESS)
 
     assert of_ray() == {MODE: "token", way: named}
 
@@ -99,14 +99,14 @@ def test_where_no_token_is_found_it_is_said_where_one_is_looked_for(
         monkeypatch.setenv(FILE, named)
 
     with pytest.raises(ClusterError, match=r"none was found here\. .*RAY_AUTH_TOKEN_PATH"):
-        Authentication().follow(ADDRESS)
+        Authentication().follow_cluster(ADDRESS)
 
 
 def test_a_wrong_token_is_said_to_be_one_and_is_not_told(at_home: Path) -> None:
     at_home.write_text("11" * 32)
 
     with pytest.raises(ClusterError, match="refuses the token that was found here") as raised:
-        Authentication().follow(ADDRESS)
+        Authentication().follow_cluster(ADDRESS)
 
     assert "1111" not in str(raised.value)
 
@@ -118,7 +118,7 @@ def test_whoever_has_switched_authentication_off_is_told_that_the_cluster_has_no
     monkeypatch.setenv(MODE, "disabled")
 
     with pytest.raises(ClusterError, match="RAY_AUTH_MODE=disabled sends none"):
-        Authentication().follow(ADDRESS)
+        Authentication().follow_cluster(ADDRESS)
 
 
 def test_our_own_cluster_has_a_token_of_its_own_that_no_other_user_reads(
@@ -128,7 +128,7 @@ def test_our_own_cluster_has_a_token_of_its_own_that_no_other_user_reads(
     monkeypatch.setenv(TOKEN, RIGHT)
     authentication = Authentication()
 
-    authentication.use_own(tmp_path)
+    authentication.create_token(tmp_path)
     (file,) = tmp_path.iterdir()
     assert of_ray() == {MODE: "token", FILE: str(file)}
     assert file.stat().st_mode & 0o777 == 0o600
@@ -144,7 +144,7 @@ def test_whoever_switches_authentication_off_has_our_own_cluster_without(
 ) -> None:
     monkeypatch.setenv(MODE, "disabled")
 
-    Authentication().use_own(tmp_path)
+    Authentication().create_token(tmp_path)
 
     assert of_ray() == {MODE: "disabled"}
     assert list(tmp_path.iterdir()) == []

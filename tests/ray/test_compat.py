@@ -128,7 +128,7 @@ def test_ray_sets_no_handler_of_signals_while_it_is_kept_from_it() -> None:
 
     before = signal.signal(signal.SIGTERM, ours)
     try:
-        with compat.keeping_signal_handlers():
+        with compat.preserve_signal_handlers():
             private_utils.set_sigterm_handler(print)
             assert signal.getsignal(signal.SIGTERM) is ours
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

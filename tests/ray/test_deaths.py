@@ -22,9 +22,9 @@ from chaos.model.event import (
 )
 from chaos.processes.tree import is_running
 
-KILLED = Death("raylet", "0a1b2c3d4e5f", 42, -signal.SIGKILL, is_heads=False)
-OTHER = Death("raylet", "ffffffffffff", 43, -signal.SIGKILL, is_heads=False)
-HEADS = Death("gcs_server", "0000aaaa1111", 7, -signal.SIGKILL, is_heads=True)
+KILLED = Death("raylet", "0a1b2c3d4e5f", 42, -signal.SIGKILL, is_head=False)
+OTHER = Death("raylet", "ffffffffffff", 43, -signal.SIGKILL, is_head=False)
+HEADS = Death("gcs_server", "0000aaaa1111", 7, -signal.SIGKILL, is_head=True)
 
 
 def nobody() -> set[str]:
@@ -40,23 +40,23 @@ def test_a_node_that_a_fault_has_struck_is_asked_for_once() -> None:
 
     deaths = Deaths(lambda: [KILLED], struck)
 
-    assert [deaths.foreign(), deaths.foreign()] == [None, None]
+    assert [deaths.find_unexplained(), deaths.find_unexplained()] == [None, None]
     assert asked == ["struck"]
 
 
 def test_a_node_that_no_fault_has_struck_was_ended_by_somebody_else() -> None:
     deaths = Deaths(lambda: [KILLED, OTHER], lambda: {KILLED.node_id})
 
-    assert deaths.foreign() == OTHER
+    assert deaths.find_unexplained() == OTHER
 
 
 def test_where_the_head_has_ended_nobody_is_asked() -> None:
-    assert Deaths(lambda: [KILLED, HEADS], nobody).foreign() == HEADS
+    assert Deaths(lambda: [KILLED, HEADS], nobody).find_unexplained() == HEADS
 
 
 def test_raylets_that_end_without_the_gcs_that_a_plan_ends_are_the_faults() -> None:
-    assert Deaths(lambda: [KILLED], nobody, ends_gcs=True).foreign() is None
-    assert Deaths(lambda: [HEADS], nobody, ends_gcs=True).foreign() == HEADS
+    assert Deaths(lambda: [KILLED], nobody, ends_gcs=True).find_unexplained() is None
+    assert Deaths(lambda: [HEADS], nobody, ends_gcs=True).find_unexplained() == HEADS
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,9 @@ FIRST: list[AnyEvent] = [OPENED, group(0, a=1, b=2), RUNNING]
 def test_a_worker_that_is_gone_while_it_trains_was_ended_by_somebody_else() -> None:
     deaths = JobDeaths(is_gone={2}.__contains__)
 
-    assert (deaths.foreign(FIRST) or "").startswith("rank 1's process (pid 2) is gone without")
+    assert (deaths.find_unexplained(FIRST) or "").startswith(
+        "rank 1's process (pid 2) is gone without"
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,20 +114,20 @@ def test_a_worker_that_is_gone_while_it_trains_was_ended_by_somebody_else() -> N
     ],
 )
 def test_one_that_a_fault_or_ray_or_its_end_explains_was_not(then: list[AnyEvent]) -> None:
-    assert JobDeaths(is_gone={2}.__contains__).foreign([*FIRST, *then]) is None
+    assert JobDeaths(is_gone={2}.__contains__).find_unexplained([*FIRST, *then]) is None
 
 
 def test_a_fault_explains_its_own_attempt_and_no_later_one() -> None:
     later: list[AnyEvent] = [STRUCK, DONE, DECIDED, RESTARTING, group(1, a=3, b=4), RUNNING]
 
-    assert JobDeaths(is_gone={3}.__contains__).foreign([*FIRST, *later]) is not None
-    assert JobDeaths(is_gone={1, 2}.__contains__).foreign([*FIRST, *later]) is None
+    assert JobDeaths(is_gone={3}.__contains__).find_unexplained([*FIRST, *later]) is not None
+    assert JobDeaths(is_gone={1, 2}.__contains__).find_unexplained([*FIRST, *later]) is None
 
 
 def test_a_fault_that_is_under_way_explains_what_ends_meanwhile() -> None:
     later: list[AnyEvent] = [STRUCK, DECIDED, RESTARTING, group(1, a=3, b=4), RUNNING]
 
-    assert JobDeaths(is_gone={3}.__contains__).foreign([*FIRST, *later]) is None
+    assert JobDeaths(is_gone={3}.__contains__).find_unexplained([*FIRST, *later]) is None
 
 
 @pytest.mark.parametrize("is_struck", [True, False])
@@ -143,22 +145,22 @@ def test_a_worker_that_dies_in_a_start_was_ended_by_a_fault_or_by_somebody_else(
     again: list[AnyEvent] = [STRUCK, DONE] if is_struck else []
     seen = [*FIRST, *restarted, *again, died]
 
-    assert (JobDeaths(is_gone=set[int]().__contains__).foreign(seen) is None) == is_struck
+    assert (JobDeaths(is_gone=set[int]().__contains__).find_unexplained(seen) is None) == is_struck
 
 
 def test_the_controller_of_ray_train_is_missed_until_it_is_over() -> None:
     deaths = JobDeaths(is_gone={9}.__contains__)
 
-    assert "controller (pid 9)" in (deaths.foreign(FIRST) or "")
-    assert JobDeaths(is_gone={9}.__contains__).foreign([*FIRST, SHUTTING]) is None
+    assert "controller (pid 9)" in (deaths.find_unexplained(FIRST) or "")
+    assert JobDeaths(is_gone={9}.__contains__).find_unexplained([*FIRST, SHUTTING]) is None
 
 
 def test_what_was_read_is_not_read_again() -> None:
     deaths, seen = JobDeaths(is_gone={1}.__contains__), list(FIRST)
 
-    assert deaths.foreign(seen) is not None
+    assert deaths.find_unexplained(seen) is not None
     seen.append(DECIDED)
-    assert deaths.foreign(seen) is None
+    assert deaths.find_unexplained(seen) is None
 
 
 def test_a_process_is_gone_once_it_has_ended() -> None:

@@ -16,9 +16,9 @@ from chaos.launch.ray.authentication import FILE, MODE
 from chaos.launch.ray.cluster import LocalCluster
 from chaos.model.event import DriverExited, RunStarted
 from chaos.model.plan import Shape
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import SystemClock, elapsed_seconds
+from chaos.run.held_folders import HELD_ENV
 from chaos.run.journal import read_history
-from chaos.run.leavings import HELD_ENV
 from tests.ray.command import ROOT, command
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
@@ -35,7 +35,7 @@ class Harness:
         self.process = process
         self.output = ""
         self.read_to("attempt 0 started")
-        (attending,) = [p for p in self.children() if "chaos.run.leavings" in p.cmdline()]
+        (attending,) = [p for p in self.children() if "chaos.run.held_folders" in p.cmdline()]
         self.folder = Path(attending.cmdline()[-1])
         self.belonging = belonging_to(self.folder)
 
@@ -113,7 +113,7 @@ def within(seconds: float, is_so: Callable[[], bool]) -> bool:
     clock = SystemClock()
     start = clock.now_ns()
     while not is_so():
-        if seconds_since(start, clock) > seconds:
+        if elapsed_seconds(start, clock) > seconds:
             return False
         clock.sleep(0.2)
     return True
@@ -121,7 +121,7 @@ def within(seconds: float, is_so: Callable[[], bool]) -> bool:
 
 def events(reports: Path, kind: type[Any]) -> list[Any]:
     found = (read_history(journals) for journals in reports.rglob("journals"))
-    return [entry.what for history in found for entry in history if isinstance(entry.what, kind)]
+    return [entry.event for history in found for entry in history if isinstance(entry.event, kind)]
 
 
 def again_after(reports: Path) -> list[str]:

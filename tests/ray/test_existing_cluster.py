@@ -13,7 +13,7 @@ import pytest
 
 from chaos.launch.ray import compat
 from chaos.launch.ray.authentication import MODE
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import SystemClock, elapsed_seconds
 from chaos.run.journal import read_history
 from tests.ray.command import ROOT, Ran, command, ended
 from tests.ray.existing import result_of, scenario_in, verdict_of
@@ -182,8 +182,10 @@ def await_pause(reports: Path, harness: "subprocess.Popen[bytes]") -> int:
     def is_paused() -> bool:
         assert harness.poll() is None
         for journals in reports.glob("x/*/journals"):
-            ended = [e for e in read_history(journals) if type(e.what).__name__ == "FaultEnded"]
-            invoked = [e for e in read_history(journals) if type(e.what).__name__ == "FaultInvoked"]
+            ended = [e for e in read_history(journals) if type(e.event).__name__ == "FaultEnded"]
+            invoked = [
+                e for e in read_history(journals) if type(e.event).__name__ == "FaultInvoked"
+            ]
             if ended:
                 found.append(invoked[0].what.pid)  # type: ignore[attr-defined]
         return bool(found)
@@ -203,7 +205,7 @@ def within(seconds: float, is_so: Any) -> bool:
     clock = SystemClock()
     start = clock.now_ns()
     while not is_so():
-        if seconds_since(start, clock) > seconds:
+        if elapsed_seconds(start, clock) > seconds:
             return False
         clock.sleep(0.3)
     return True

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import SystemClock, elapsed_seconds
 from tests.ray.command import ROOT, command
 from tests.ray.existing import scenario_in
 from tests.ray.foreign import ForeignCluster, foreign_cluster
@@ -77,7 +77,7 @@ def awaited(found: list[int], name: str, harness: "subprocess.Popen[str] | None"
     start = clock.now_ns()
     while name not in (seen := exported(found)):
         assert harness is None or harness.poll() is None, "the run was over before"
-        assert seconds_since(start, clock) < 200, f"{name} did not come; there is {seen}"
+        assert elapsed_seconds(start, clock) < 200, f"{name} did not come; there is {seen}"
         clock.sleep(0.5)
     return seen[name]
 

@@ -96,7 +96,7 @@ def test_a_host_that_is_cut_off_for_a_moment_comes_back(cluster: Cluster, tmp_pa
     assert result_of(ran, "faults-happened", "blip")["status"] == "pass", ran.output
     assert verdict_of(ran, "blip")["status"] == "pass"
     (run,) = (path for path in ran.runs() if path.parent.name == "blip")
-    healed = [e.what for e in load_history(run / "history.jsonl")]
+    healed = [e.event for e in load_history(run / "history.jsonl")]
     assert any("answers again" in getattr(what, "detail", "") for what in healed)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import SystemClock, elapsed_seconds
 from tests.ray.command import ROOT
 from tests.ray.hosts import Host, hosts, why_not
 
@@ -32,7 +32,7 @@ def becomes(answer: bool, at: Host, other: Host) -> bool:
     clock = SystemClock()
     start = clock.now_ns()
     while answers(at, other) is not answer:
-        if seconds_since(start, clock) > 20:
+        if elapsed_seconds(start, clock) > 20:
             return False
     return True
 

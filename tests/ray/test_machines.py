@@ -13,9 +13,9 @@ from chaos.launch.ray.existing.machines import Machines
 from chaos.launch.ray.existing.terms import ClusterFacts
 from chaos.launch.ray.existing.world import ExistingWorld
 from chaos.model.event import NodeReclaimed
-from chaos.plan.permitted import Guard, NodeFacts, Permissions
+from chaos.plan.permissions import InjectionGuard, NodeFacts, Permissions
 from chaos.reclaim.pods import KubernetesPods
-from chaos.run.armed import ArmedFaults
+from chaos.run.armed_faults import ArmedFaults
 from chaos.run.clock import SystemClock
 from chaos.run.journal import Journal, read_history
 from tests.reclaim.fakes import ADDRESS, Core, Platform
@@ -82,12 +82,12 @@ def world(platform: Platform, journals: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(worlds, "HEARD_S", 0.0)
     monkeypatch.setattr(compat, "draining_nodes", dict)
     known = known_at(ADDRESS)
-    monkeypatch.setattr(worlds, "nodes", lambda: known)
-    guard = Guard.over(known, Permissions("h:1", node_loss=True))
+    monkeypatch.setattr(worlds, "list_nodes", lambda: known)
+    guard = InjectionGuard.from_nodes(known, Permissions("h:1", node_loss=True))
     journal = Journal(journals, "chaos", role="chaos", clock=SystemClock())
     machines = Machines(KubernetesPods(Core(platform), "jobs"), journal, SystemClock())
     pool: Any = Pool()
-    terms = ClusterFacts("tok", guard, "10.0.0.1", elsewhere=frozenset())
+    terms = ClusterFacts("tok", guard, "10.0.0.1", unshared_nodes=frozenset())
     made = TestedWorld("h:1", pool, terms, ArmedFaults(journals), machines)
     made.platform = platform
     made.learn_group({0: RANK_0})
@@ -100,7 +100,7 @@ def known_at(address: str) -> list[NodeFacts]:
 
 
 def stages(journals: Path) -> list[str]:
-    return [e.stage for _, e in read_history(journals).of(NodeReclaimed)]
+    return [e.stage for _, e in read_history(journals).select_events(NodeReclaimed)]
 
 
 def test_a_loss_that_nothing_announces_to_the_cluster_lets_the_worker_go_on(
@@ -113,8 +113,8 @@ def test_a_loss_that_nothing_announces_to_the_cluster_lets_the_worker_go_on(
     assert platform.calls == ["evict 10"]
     assert release.deadlines == [None]
     assert stages(journals) == ["announced", "gone"]
-    assert world.worker_is_gone(RANK_0, within_s=0)
-    by = world.taken_by(NODE)
+    assert world.await_worker_end(RANK_0, within_s=0)
+    by = world.describe_taker(NODE)
     assert by is not None
     assert by.startswith("kubernetes took it as jobs/worker-0")
     assert "against a fake alone" in by
@@ -152,7 +152,7 @@ def test_a_node_that_is_killed_is_taken_at_once(
 
     assert platform.calls == ["delete 1"]
     assert stages(journals) == ["taken"]
-    assert world.node_is_dead(NODE, within_s=0)
+    assert world.await_node_death(NODE, within_s=0)
 
 
 @pytest.mark.parametrize(
@@ -172,12 +172,12 @@ def test_the_platform_is_not_asked_for_what_the_guard_refuses(
     for node in (HEAD, "unused22cc"):
         with pytest.raises(RefusedError):
             ask(world, node)
-    monkeypatch.setattr(worlds, "nodes", lambda: known_at(ELSEWHERE))
+    monkeypatch.setattr(worlds, "list_nodes", lambda: known_at(ELSEWHERE))
     with pytest.raises(RefusedError, match=f"kubernetes has no node at {ELSEWHERE}"):
         ask(world, NODE)
 
     assert platform.calls == []
-    assert world.taken_by(NODE) is None
+    assert world.describe_taker(NODE) is None
 
 
 def test_without_rights_nothing_is_done_and_nothing_is_recorded(

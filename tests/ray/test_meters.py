@@ -9,7 +9,7 @@ import pytest
 
 from chaos.launch.ray import compat, meters
 from chaos.launch.ray.meters import Meters
-from chaos.model.history import Entry
+from chaos.model.history import JournalEntry
 from chaos.report.prometheus import METRICS, Metric
 from tests.check.story import Story, Strike
 from tests.ray.command import ROOT
@@ -59,13 +59,13 @@ class Recording:
 
 def shown_and_recorded(
     monkeypatch: pytest.MonkeyPatch, ray: Recording, said: list[str], *, runs: int = 1
-) -> list[Entry]:
+) -> list[JournalEntry]:
     """Let runs go by a backend's meters, entry by entry; gives the entries that were shown."""
-    monkeypatch.setattr(meters, "_made", ray)
-    shown: list[Entry] = []
+    monkeypatch.setattr(meters, "_create_meter", ray)
+    shown: list[JournalEntry] = []
     mine = Meters(said.append, HandClock())
     for _ in range(runs):
-        show = mine.beside(shown.extend, KILLED.plan())
+        show = mine.wrap_show(shown.extend, KILLED.plan())
         for entry in KILLED.history():
             show([entry])
     return shown
@@ -94,11 +94,11 @@ def test_what_ray_refuses_is_one_warning_and_the_run_is_shown_to_its_end(
 
 
 def test_what_goes_wrong_in_showing_is_not_taken_for_a_defect_of_metrics() -> None:
-    def fails(entries: Sequence[Entry]) -> None:
+    def fails(entries: Sequence[JournalEntry]) -> None:
         raise BrokenPipeError(len(entries))
 
     with pytest.raises(BrokenPipeError):
-        Meters(lambda _: None, HandClock()).beside(fails, KILLED.plan())(KILLED.history())
+        Meters(lambda _: None, HandClock()).wrap_show(fails, KILLED.plan())(KILLED.history())
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,12 @@ def test_what_goes_wrong_in_showing_is_not_taken_for_a_defect_of_metrics() -> No
 def test_nobody_leaves_a_cluster_before_its_agent_has_the_last_figures(
     monkeypatch: pytest.MonkeyPatch, *, exported: bool, later_s: float, slept: list[float]
 ) -> None:
-    monkeypatch.setattr(meters, "_made", Recording())
+    monkeypatch.setattr(meters, "_create_meter", Recording())
     monkeypatch.setattr(meters, "_is_exported", lambda: exported)
     monkeypatch.setattr(compat, "metrics_interval_s", lambda: 10.0)
     clock = HandClock()
     mine = Meters(lambda _: None, clock)
-    mine.beside(say_nothing_of, KILLED.plan())(KILLED.history())
+    mine.wrap_show(say_nothing_of, KILLED.plan())(KILLED.history())
 
     clock.now_s = later_s
     mine.await_export()
@@ -129,14 +129,14 @@ def test_nobody_waits_for_figures_that_there_are_none_of(monkeypatch: pytest.Mon
     assert clock.slept == []
 
 
-def say_nothing_of(entries: Sequence[Entry]) -> None:
+def say_nothing_of(entries: Sequence[JournalEntry]) -> None:
     del entries
 
 
 def test_this_process_sends_metrics_on_every_second_and_nobody_whom_it_starts() -> None:
     code = (
         "import os, io\nfrom rich.console import Console\n"
-        "from chaos.launch.open import open_backend\n"
+        "from chaos.launch.backends import open_backend\n"
         "open_backend('ray', Console(file=io.StringIO()))\n"
         "from chaos.launch.ray import compat\n"
         "print(compat.metrics_interval_s(), 'RAY_metrics_report_interval_ms' in os.environ)"

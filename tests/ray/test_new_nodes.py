@@ -9,7 +9,7 @@ import pytest
 
 from chaos.faults.world import RefusedError
 from chaos.launch.ray.world import RayWorld
-from chaos.run.armed import ArmedFaults
+from chaos.run.armed_faults import ArmedFaults
 
 
 def test_a_node_without_an_agent_is_refused_by_name_when_the_run_is_over(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_its_agent_is_waited_for(tmp_path: Path) -> None:
     world = RayWorld("", agents, ArmedFaults(tmp_path))
     threading.Timer(0.05, lambda: agents.update(new="its agent")).start()
 
-    assert world._agent_on("new") == "its agent"
+    assert world._get_agent("new") == "its agent"
 
 
 def test_two_faults_that_ask_at_once_get_their_own_nodes(tmp_path: Path) -> None:
@@ -33,13 +33,13 @@ def test_two_faults_that_ask_at_once_get_their_own_nodes(tmp_path: Path) -> None
     world._is_alive = lambda node_id: True  # type: ignore[method-assign]
     with ThreadPoolExecutor() as faults:
         first = faults.submit(world.add_nodes, 1, within_s=30)
-        while (wanted := world.capacity.take_order()) == 0:
+        while (wanted := world.node_orders.take_order()) == 0:
             pass
         second = faults.submit(world.add_nodes, 2, within_s=30)
         world.nodes_joined({f"first-{number}": "agent" for number in range(wanted)})
         assert first.result() == ["first-0"]
 
-        while (wanted := world.capacity.take_order()) == 0:
+        while (wanted := world.node_orders.take_order()) == 0:
             pass
         world.nodes_joined({f"second-{number}": "agent" for number in range(wanted)})
         assert second.result() == ["second-0", "second-1"]
@@ -53,7 +53,7 @@ def test_nodes_that_do_not_come_in_time_are_nobodys_else(tmp_path: Path) -> None
     world.end()
 
     assert world.add_nodes(1, within_s=0.01) == []
-    assert world.capacity.take_order() == 1
+    assert world.node_orders.take_order() == 1
     world.nodes_joined({"late": "agent"})  # its agent is known, for it may have faults
 
     assert world.add_nodes(1, within_s=0.01) == []

@@ -36,13 +36,13 @@ def outcome(run: Path) -> dict[str, Any]:
         "status": verdict.status,
         "broken": [result.check for result in verdict.broken],
         "attempts": len(analysis.run.attempts),
-        "charged": [event.charged for _, event in history.of(FailureDecided)],
+        "charged": [event.charged for _, event in history.select_events(FailureDecided)],
         "resumed": [restart.epoch for restart in analysis.restarts],
         "losses": {
             place: [(step.step, step.losses) for step in steps]
             for place, steps in analysis.run.lineage.steps.items()
         },
-        "last metrics": [e.metrics for _, e in history.of(Committed)][-1],
+        "last metrics": [e.metrics for _, e in history.select_events(Committed)][-1],
     }
 
 

@@ -16,14 +16,21 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from chaos.faults.world import Target
-from chaos.launch.open import open_backend
+from chaos.launch.backends import open_backend
 from chaos.launch.ray import compat, leftovers, prestart
 from chaos.launch.ray.leftovers import Leftovers
-from chaos.launch.ray.prestart import FORE, Pool, Prestart, may_restart, to_ask, why_not
+from chaos.launch.ray.prestart import (
+    FORE,
+    PrestartOption,
+    PrestartPool,
+    count_missing,
+    explain_refusal,
+    may_restart,
+)
 from chaos.model.event import Leftover, WorkersPrestarted
 from chaos.model.plan import Plan
 from chaos.run.clock import SystemClock
-from chaos.run.directory import create
+from chaos.run.directory import create_run
 from chaos.run.journal import Journal, read_journal
 from tests.check.story import Story, Strike
 
@@ -59,7 +66,7 @@ NODES = st.lists(st.sampled_from("abcd"), min_size=1, max_size=8)
 def test_it_is_off_by_itself_where_it_does_not_apply(
     plan: Plan, facts: dict[str, Any], why: str | None
 ) -> None:
-    found = why_not(plan, **{"can_ask": True, "cores": 8, **facts})
+    found = explain_refusal(plan, **{"can_ask": True, "cores": 8, **facts})
 
     assert found is None if why is None else why in str(found)
 
@@ -70,7 +77,7 @@ def test_whoever_turns_it_on_is_told_once_what_it_does_to_recovery_times(
     monkeypatch.setattr(compat, "can_prestart", lambda: True)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     said: list[str] = []
-    prestart = Prestart(said.append, is_wanted=True)
+    prestart = PrestartOption(said.append, is_wanted=True)
 
     assert [prestart.serves(STRUCK), prestart.serves(STRUCK)] == [True, True]
     assert len(said) == 1
@@ -80,7 +87,7 @@ def test_whoever_turns_it_on_is_told_once_what_it_does_to_recovery_times(
 def test_whoever_cannot_have_it_is_told_once_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compat, "can_prestart", lambda: False)
     said: list[str] = []
-    prestart = Prestart(said.append, is_wanted=True)
+    prestart = PrestartOption(said.append, is_wanted=True)
 
     assert not prestart.serves(STRUCK)
     assert not prestart.serves(STRUCK)
@@ -90,16 +97,16 @@ def test_whoever_cannot_have_it_is_told_once_why(monkeypatch: pytest.MonkeyPatch
 def test_where_nobody_asked_for_it_and_where_nothing_is_struck_nothing_is_said() -> None:
     said: list[str] = []
 
-    assert not Prestart(said.append, is_wanted=False).serves(STRUCK)
-    assert not Prestart(said.append, is_wanted=True).serves(LEFT_ALONE)
+    assert not PrestartOption(said.append, is_wanted=False).serves(STRUCK)
+    assert not PrestartOption(said.append, is_wanted=True).serves(LEFT_ALONE)
     assert said == []
 
 
 def test_a_raylet_that_refuses_is_told_of_once() -> None:
     said: list[str] = []
-    refused = WorkersPrestarted(attempt=0, taken=0, asked={}, error="RpcError: no")
+    refused = WorkersPrestarted(attempt=0, used_count=0, requested_by_node={}, error="RpcError: no")
 
-    Prestart(said.append, is_wanted=True).look_back([refused, refused])
+    PrestartOption(said.append, is_wanted=True).report_errors([refused, refused])
 
     assert said == [f"{FORE} RpcError: no"]
 
@@ -121,15 +128,15 @@ def test_every_node_can_hold_as_many_of_the_next_attempt_as_the_fullest_of_this_
 ) -> None:
     most = max(Counter(group).values())
 
-    assert to_ask(nodes, group, {}) == dict.fromkeys(nodes, most)
+    assert count_missing(nodes, group, {}) == dict.fromkeys(nodes, most)
 
 
 @given(group=NODES, idle=st.dictionaries(st.sampled_from("abcd"), st.integers(0, 9)))
 def test_who_waits_already_is_not_asked_for_again(group: list[str], idle: dict[str, int]) -> None:
-    asked = to_ask("abcd", group, idle)
+    asked = count_missing("abcd", group, idle)
 
     assert all(count > 0 for count in asked.values())
-    assert to_ask("abcd", group, Counter(idle) + Counter(asked)) == {}
+    assert count_missing("abcd", group, Counter(idle) + Counter(asked)) == {}
 
 
 def test_after_the_last_fault_nobody_is_asked_for() -> None:
@@ -160,8 +167,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, dict[str, Any
     ]
     monkeypatch.setattr(ray, "nodes", lambda: rows)
     monkeypatch.setattr(compat, "draining_nodes", lambda: {"c"})
-    monkeypatch.setattr(compat, "runtime_env_of", lambda handle: "{}")
-    monkeypatch.setattr(compat, "job_of", lambda handle: handle)
+    monkeypatch.setattr(compat, "get_runtime_env", lambda handle: "{}")
+    monkeypatch.setattr(compat, "get_job", lambda handle: handle)
     monkeypatch.setattr(
         compat,
         "prestart_workers",
@@ -170,9 +177,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, dict[str, Any
     return noted
 
 
-def a_pool(folder: Path, plan: Plan = STRUCK) -> Pool:
+def a_pool(folder: Path, plan: Plan = STRUCK) -> PrestartPool:
     clock = Clock()
-    return Pool(plan, Journal(folder, "chaos", role="chaos", clock=clock), clock)
+    return PrestartPool(plan, Journal(folder, "chaos", role="chaos", clock=clock), clock)
 
 
 def group(attempt: int, *nodes: str, pid: int = 0) -> dict[int, Target]:
@@ -185,7 +192,7 @@ def group(attempt: int, *nodes: str, pid: int = 0) -> dict[int, Target]:
 
 def told(folder: Path) -> list[WorkersPrestarted]:
     entries, _ = read_journal(folder / "chaos.jsonl")
-    return [entry.what for entry in entries if isinstance(entry.what, WorkersPrestarted)]
+    return [entry.event for entry in entries if isinstance(entry.event, WorkersPrestarted)]
 
 
 def test_raylets_that_live_and_stay_are_asked_and_the_history_tells_for_how_many(
@@ -200,7 +207,9 @@ def test_raylets_that_live_and_stay_are_asked_and_the_history_tells_for_how_many
         ("host:a", 2, "01"),
         ("host:b", 2, "01"),
     ]
-    assert told(tmp_path) == [WorkersPrestarted(attempt=0, taken=0, asked={"a": 2, "b": 2})]
+    assert told(tmp_path) == [
+        WorkersPrestarted(attempt=0, used_count=0, requested_by_node={"a": 2, "b": 2})
+    ]
 
 
 @pytest.mark.usefixtures("asked")
@@ -218,7 +227,7 @@ def test_a_worker_that_is_older_than_the_failure_had_been_waiting(tmp_path: Path
     mine.group_started(group(3, "a", pid=2**22 + 1), "01")
     mine.finish()
 
-    assert [event.taken for event in told(tmp_path)] == [2, 0, 0]
+    assert [event.used_count for event in told(tmp_path)] == [2, 0, 0]
 
 
 def test_another_drivers_job_begins_with_an_empty_pool(
@@ -275,7 +284,7 @@ def test_only_what_a_raylet_started_and_gave_nothing_to_do_is_waiting(
 
 def test_a_process_that_is_gone_waits_for_nothing() -> None:
     assert not prestart.is_waiting(2**22 + 1)
-    assert prestart._began(2**22 + 1) == math.inf
+    assert prestart._find_start_time(2**22 + 1) == math.inf
 
 
 @pytest.mark.parametrize(("prestarts", "blamed"), [(True, ["8"]), (False, ["7", "8"])])
@@ -283,19 +292,19 @@ def test_a_worker_that_waits_is_ended_and_a_real_leftover_is_blamed_all_the_same
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, prestarts: bool, blamed: list[str]
 ) -> None:
     there, ended = {7: "ray::IDLE", 8: "python child.py"}, list[int]()
-    monkeypatch.setattr(leftovers, "processes_of", lambda _: list(there.items()))
+    monkeypatch.setattr(leftovers, "find_run_processes", lambda _: list(there.items()))
     monkeypatch.setattr(leftovers, "is_waiting", lambda pid: pid == 7)
     monkeypatch.setattr(leftovers, "_end_process", ended.append)
     monkeypatch.setattr(leftovers, "PATIENCE_S", 0.0)
     monkeypatch.setattr(compat, "live_actors", dict)
     monkeypatch.setattr(compat, "open_placement_groups", list)
-    directory = create(tmp_path, "run", STRUCK, {})
+    directory = create_run(tmp_path, "run", STRUCK, {})
     journal = Journal(tmp_path, "harness", role="harness", clock=SystemClock())
 
     found = Leftovers("t", frozenset(), frozenset(), prestarts=prestarts)
     found.search(journal, [], directory, files=False)
 
     entries, _ = read_journal(tmp_path / "harness.jsonl")
-    what = [entry.what.what for entry in entries if isinstance(entry.what, Leftover)]
+    what = [entry.event.name for entry in entries if isinstance(entry.event, Leftover)]
     assert [text.removeprefix("pid ").partition(":")[0] for text in what] == blamed
     assert {7, 8} == set(ended)

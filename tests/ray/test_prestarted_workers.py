@@ -39,10 +39,10 @@ def history_of(ran: Ran) -> History:
 def test_the_next_attempts_workers_had_been_waiting_and_its_losses_are_the_baselines(
     with_them: Ran,
 ) -> None:
-    pools = [event for _, event in history_of(with_them).of(WorkersPrestarted)]
+    pools = [event for _, event in history_of(with_them).select_events(WorkersPrestarted)]
 
     assert with_them.code == 0, with_them.output
-    assert [(pool.attempt, pool.taken, pool.error) for pool in pools] == [
+    assert [(pool.attempt, pool.used_count, pool.error) for pool in pools] == [
         (0, 0, None),
         (1, 1, None),
     ]
@@ -50,7 +50,7 @@ def test_the_next_attempts_workers_had_been_waiting_and_its_losses_are_the_basel
 
 
 def test_nobody_who_waited_in_vain_is_left_or_blamed(with_them: Ran) -> None:
-    assert not list(history_of(with_them).of(Leftover))
+    assert not list(history_of(with_them).select_events(Leftover))
     assert not strays()
 
 
@@ -70,5 +70,5 @@ def test_the_same_plan_without_them_comes_to_the_same(with_them: Ran, tmp_path: 
         return {place: [(s.step, s.losses) for s in done] for place, done in steps}
 
     assert again.code == 0, again.output
-    assert not list(history_of(again).of(WorkersPrestarted))
+    assert not list(history_of(again).select_events(WorkersPrestarted))
     assert came_to(again) == came_to(with_them)

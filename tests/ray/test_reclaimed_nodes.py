@@ -82,7 +82,7 @@ def allowed(cluster: ForeignCluster) -> list[str]:
 
 def stages(ran: Ran) -> list[str]:
     (run,) = ran.runs()
-    return [e.stage for _, e in read_history(run / "journals").of(NodeReclaimed)]
+    return [e.stage for _, e in read_history(run / "journals").select_events(NodeReclaimed)]
 
 
 def test_a_pod_is_evicted_by_its_platform_and_the_job_recovers(

@@ -16,7 +16,7 @@ from chaos.model.event import (
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
-from chaos.run.directory import create
+from chaos.run.directory import create_run
 from chaos.run.journal import read_history
 from tests.ray.command import ROOT
 
@@ -50,7 +50,7 @@ def ran(
         expect=Expect(),
         limits=Limits(run_s=240),
     )
-    directory = create(folder, "run", plan, {})
+    directory = create_run(folder, "run", plan, {})
     with RayBackend() as backend:
         backend.execute(plan, directory, lambda _: None)
     return read_history(directory.journals)
@@ -61,15 +61,17 @@ def come(nodes: int, **at: float | str) -> dict[str, Any]:
 
 
 def decided(history: History) -> list[tuple[str, str, str]]:
-    return [(e.error, e.charged, e.decision) for _, e in history.of(FailureDecided)]
+    return [(e.error, e.charged, e.decision) for _, e in history.select_events(FailureDecided)]
 
 
 def has_finished(history: History) -> bool:
-    return bool(list(history.of(FitReturned)))
+    return bool(list(history.select_events(FitReturned)))
 
 
 def entered_ns(history: History, state: str) -> int:
-    return next(history.time_ns(n) for n, e in history.of(ControllerState) if e.state == state)
+    return next(
+        history.time_ns(n) for n, e in history.select_events(ControllerState) if e.state == state
+    )
 
 
 def test_the_start_timeout_is_not_for_what_comes_after_the_placement(tmp_path: Path) -> None:
@@ -122,8 +124,8 @@ def test_a_group_that_a_loss_ended_late_in_its_start_keeps_the_places_of_its_sur
 
     history = ran(tmp_path, IN_START, *comes, env={TIMEOUT: "3"}, start_s=8.0)
 
-    joined = next(n for n, e in history.of(FaultEnded) if (e.op, e.status) == (1, "ok"))
-    later = [e.error for number, e in history.of(FailureDecided) if number > joined]
+    joined = next(n for n, e in history.select_events(FaultEnded) if (e.op, e.status) == (1, "ok"))
+    later = [e.error for number, e in history.select_events(FailureDecided) if number > joined]
     assert later.count(NO_ROOM) > 1
     assert has_finished(history)
 
@@ -133,7 +135,7 @@ NOTICE = {"at": {"epoch": 0, "step": 3, "rank": 1}, "preempt_node": {"notice_s":
 
 def restarted_after_s(history: History) -> float:
     """Return how long after the node's deadline the group was given up."""
-    (deadline_ns,) = (event.deadline_ns for _, event in history.of(NoticeGiven))
+    (deadline_ns,) = (event.deadline_ns for _, event in history.select_events(NoticeGiven))
     return (entered_ns(history, "RESTARTING") - deadline_ns) / 1e9
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from chaos.errors import UsageError
 from chaos.faults.world import RefusedError
-from chaos.plan.permitted import NodeFacts
+from chaos.plan.permissions import NodeFacts
 from chaos.reclaim import pods
 from chaos.reclaim.clouds import AwsInstances
-from chaos.reclaim.connect import connect, machine_of
+from chaos.reclaim.connect import build_reclaimer, find_machine
 from chaos.reclaim.local import LocalProcesses
 from chaos.reclaim.pods import KubernetesPods
 from tests.reclaim.fakes import ADDRESS, Ec2, Fis, Platform
@@ -30,9 +30,9 @@ def test_a_machine_with_another_node_of_the_cluster_on_it_is_not_taken(other: No
     platform = Platform("i-1")
     instances = AwsInstances(Fis(platform), Ec2(platform), "EXT1")
 
-    assert machine_of(instances, NODE, [NODE]) == "i-1"
+    assert find_machine(instances, NODE, [NODE]) == "i-1"
     with pytest.raises(RefusedError, match="other nodes would go with i-1: n2"):
-        machine_of(instances, NODE, [NODE, other])
+        find_machine(instances, NODE, [NODE, other])
 
 
 def test_a_platform_that_does_not_answer_is_not_asked_for_more() -> None:
@@ -41,7 +41,7 @@ def test_a_platform_that_does_not_answer_is_not_asked_for_more() -> None:
     instances.ec2 = None
 
     with pytest.raises(RefusedError, match="aws does not answer: 'NoneType'"):
-        machine_of(instances, NODE, [NODE])
+        find_machine(instances, NODE, [NODE])
 
 
 class NoFileError(Exception):
@@ -62,20 +62,20 @@ def kubernetes_client(*, in_cluster: Callable[[], None]) -> SimpleNamespace:
 
 def test_in_a_pod_its_service_account_connects(monkeypatch: pytest.MonkeyPatch) -> None:
     library = kubernetes_client(in_cluster=lambda: None)
-    monkeypatch.setattr(pods, "client", lambda *_, **__: library)
+    monkeypatch.setattr(pods, "import_client", lambda *_, **__: library)
 
-    assert connect("kubernetes:jobs") == KubernetesPods("core", "jobs")
+    assert build_reclaimer("kubernetes:jobs") == KubernetesPods("core", "jobs")
 
 
 def test_a_client_without_settings_is_the_callers_to_put_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     library = kubernetes_client(in_cluster=no_file)
-    monkeypatch.setattr(pods, "client", lambda *_, **__: library)
+    monkeypatch.setattr(pods, "import_client", lambda *_, **__: library)
 
     with pytest.raises(UsageError, match="kubernetes:jobs cannot be reached: no configuration"):
-        connect("kubernetes:jobs")
+        build_reclaimer("kubernetes:jobs")
 
 
 def test_this_machine_needs_no_client() -> None:
-    assert isinstance(connect("local"), LocalProcesses)
+    assert isinstance(build_reclaimer("local"), LocalProcesses)

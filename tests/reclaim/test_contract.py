@@ -15,12 +15,12 @@ import pytest
 
 from chaos.errors import UsageError
 from chaos.faults.world import RefusedError
-from chaos.plan.permitted import NodeFacts
+from chaos.plan.permissions import NodeFacts
 from chaos.reclaim.clouds import AwsInstances, AzureMachines, GoogleInstances
-from chaos.reclaim.connect import machine_of
+from chaos.reclaim.connect import find_machine
 from chaos.reclaim.local import LocalProcesses
 from chaos.reclaim.pods import KubernetesPods
-from chaos.reclaim.port import Reclaimer, asked, client
+from chaos.reclaim.reclaimer import Reclaimer, convert_permission_errors, import_client
 from tests.reclaim.fakes import (
     ADDRESS,
     Cards,
@@ -59,7 +59,7 @@ class Case:
     def at(self, host: str | None = None) -> str:
         """Look for the node, or for one at another address."""
         hostname = self.hostname or self.node.rpartition("/")[2]
-        return self.reclaimer.at(host or self.host, self.port, hostname)
+        return self.reclaimer.find_machine(host or self.host, self.port, hostname)
 
     @property
     def calls(self) -> list[str]:
@@ -235,15 +235,15 @@ def test_a_pod_may_state_a_hostname_and_a_machine_may_have_a_domain() -> None:
     pods = KubernetesPods(Core(Platform("jobs/worker-0"), hostname="w"), "jobs")
     instances = GoogleInstances(Instances(Platform("p/z/vm")), "p", "z")
 
-    assert pods.at(ADDRESS, 1, "w") == "jobs/worker-0"
-    assert instances.at(ADDRESS, 1, "vm.c.p.internal") == "p/z/vm"
+    assert pods.find_machine(ADDRESS, 1, "w") == "jobs/worker-0"
+    assert instances.find_machine(ADDRESS, 1, "vm.c.p.internal") == "p/z/vm"
 
 
 def test_two_nodes_at_one_address_of_this_machine_are_two_trees(processes: Case) -> None:
     node = NodeFacts("n1", processes.host, 1, port=processes.port)
     other = NodeFacts("n2", processes.host, 1, port=1, is_head=True)
 
-    assert machine_of(processes.reclaimer, node, [node, other]) == processes.node
+    assert find_machine(processes.reclaimer, node, [node, other]) == processes.node
 
 
 @pytest.mark.parametrize("make", CLOUDS)
@@ -265,7 +265,7 @@ def test_without_rights_it_is_refused_and_nothing_is_done(
     case.platform.is_closed = True
 
     reason = r"does not allow it: (the API's own reason|an error occurred)"
-    with pytest.raises(RefusedError, match=reason), asked(case.reclaimer):
+    with pytest.raises(RefusedError, match=reason), convert_permission_errors(case.reclaimer):
         do(case)
     assert not case.calls
 
@@ -329,7 +329,7 @@ def test_an_instance_that_would_migrate_is_not_maintained() -> None:
 
 def test_a_client_that_is_missing_is_named_with_its_extra() -> None:
     with pytest.raises(UsageError, match=r"\[reclaim-aws\]'"):
-        client("no_such_client", extra="reclaim-aws")
+        import_client("no_such_client", extra="reclaim-aws")
 
 
 def test_the_page_says_which_adaptors_were_seen_for_real() -> None:
@@ -345,4 +345,4 @@ def test_the_page_says_which_adaptors_were_seen_for_real() -> None:
         AzureMachines,
         GoogleInstances,
     ]
-    assert rows == {adaptor.__name__: adaptor.seen for adaptor in made}
+    assert rows == {adaptor.__name__: adaptor.evidence for adaptor in made}

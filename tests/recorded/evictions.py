@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chaos.faults.evict_node import HOOK_MORE_S, EvictNode
-from chaos.harness import recorded
+from chaos.harness import load_recorded_history
 from chaos.model.event import FailureDecided, FaultInvoked
 from chaos.model.history import History
-from chaos.model.launcher import FACTS
+from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
 from tests.recorded.guard import ROOT, RUNS
@@ -42,13 +42,13 @@ def _runs() -> Iterator[tuple[str, Plan, History]]:
         archive.extractall(folder, wanted, filter="data")
         for run in sorted(Path(folder).iterdir()):
             directory = RunDirectory(run)
-            yield run.name, directory.load_plan(), recorded(directory)
+            yield run.name, directory.load_plan(), load_recorded_history(directory)
 
 
 def _rows(run: str, plan: Plan, history: History) -> Iterator[str]:
     """Yield a row for each eviction; times count from its beginning."""
-    decided = {e.attempt: (n, e) for n, e in history.of(FailureDecided)}
-    for number, invoked in history.of(FaultInvoked):
+    decided = {e.attempt: (n, e) for n, e in history.select_events(FailureDecided)}
+    for number, invoked in history.select_events(FaultInvoked):
         fault = plan.ops[invoked.op].fault
         assert isinstance(fault, EvictNode)
         at, event = decided[invoked.attempt]
@@ -70,7 +70,7 @@ def _told(said: list[str], event: FailureDecided) -> tuple[str, str]:
     unsaid = "still there" if event.error == "PreemptionError" else "named by no error"
     return (
         said[0].partition(":")[0] if said else unsaid
-    ), f"`{FACTS['ray'].settings[event.charged]}`"
+    ), f"`{LAUNCHER_FACTS['ray'].settings[event.charged]}`"
 
 
 def write() -> None:

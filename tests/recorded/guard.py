@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from chaos.check.judge import judge
-from chaos.harness import recorded
+from chaos.harness import load_recorded_history
 from chaos.run.directory import RunDirectory
 
 HERE = Path(__file__).parent
@@ -52,7 +52,9 @@ def accepted() -> dict[str, Answer]:
 
 def _answer(run: Path) -> Answer:
     directory = RunDirectory(run)
-    verdict = judge(directory.load_plan(), recorded(directory), directory.load_baseline())
+    verdict = judge(
+        directory.load_plan(), load_recorded_history(directory), directory.load_baseline()
+    )
     invalid = [told.check for told in verdict.results if told.status == "fail"]
     unknown = [told.check for told in verdict.results if told.status == "inconclusive"]
     checks = len(verdict.results)

@@ -10,7 +10,7 @@ from chaos.check.judge import judge
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.world import Status
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.trigger import AtStep
@@ -26,14 +26,16 @@ class Tape:
     """Writes entries down with a clock of its own."""
 
     now_ns: int = 5_000_000_000
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[JournalEntry] = field(default_factory=list)
     lengths: dict[str, int] = field(default_factory=dict)
 
     def add(self, source: str, *events: ev.AnyEvent, after_ms: float = 1.0) -> None:
         for event in events:
             self.now_ns += int(after_ms * 1e6)
             seq = self.lengths[source] = self.lengths.get(source, -1) + 1
-            self.entries.append(Entry(time_ns=self.now_ns, source=source, seq=seq, what=event))
+            self.entries.append(
+                JournalEntry(time_ns=self.now_ns, source=source, seq=seq, event=event)
+            )
 
 
 def loss_at(rank: int, epoch: int, step: int, *, defect: float = 0.0) -> float:

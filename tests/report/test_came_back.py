@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.model.diagnosis import Part, Resume
-from chaos.report.sections import resume_table
+from chaos.report.sections import build_resume_table
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_resume_of_which_nothing_could_be_compared_is_not_green(
             "matters": not sound,
         }
     )
-    told = resume_table(
+    told = build_resume_table(
         Resume(
             attempt=1, epoch=1, step=0, checkpoint=None, sound=sound, sentence="s", parts=(part,)
         )

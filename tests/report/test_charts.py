@@ -9,13 +9,13 @@ from typing import Any
 import altair as alt
 import pytest
 
-from chaos.model.history import Entry, History
-from chaos.report.chart import Chart, bundle
-from chaos.report.goodput import goodput
+from chaos.model.history import History, JournalEntry
+from chaos.report.chart import Chart, build_bundle
+from chaos.report.goodput import build_goodput
 from chaos.report.html import render_run
-from chaos.report.loss_chart import loss_charts
+from chaos.report.loss_chart import build_loss_charts
 from chaos.report.outcome import FinishedRun
-from chaos.report.timeline import timeline
+from chaos.report.timeline import draw_timeline
 
 
 def layers(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -36,7 +36,7 @@ def heights_of_names(chart: Chart) -> dict[str, int]:
 def test_the_first_divergent_step_is_not_written_over_the_fault_beside_it(
     guilty_run: FinishedRun,
 ) -> None:
-    whole, closer = map(heights_of_names, loss_charts(guilty_run.analysis))
+    whole, closer = map(heights_of_names, build_loss_charts(guilty_run.analysis))
     diverged = whole.pop("first divergent step")
 
     assert whole
@@ -45,15 +45,15 @@ def test_the_first_divergent_step_is_not_written_over_the_fault_beside_it(
 
 
 def test_the_seconds_of_a_short_run_are_told_apart(valid_run: FinishedRun) -> None:
-    def hurried(entry: Entry) -> Entry:
+    def hurried(entry: JournalEntry) -> JournalEntry:
         time_ns = entry.time_ns // 60
-        return Entry(time_ns=time_ns, source=entry.source, seq=entry.seq, what=entry.what)
+        return JournalEntry(time_ns=time_ns, source=entry.source, seq=entry.seq, event=entry.event)
 
     run = replace(valid_run, history=History([hurried(e) for e in valid_run.history]))
-    found = goodput(run.analysis)
+    found = build_goodput(run.analysis)
     assert found is not None
 
-    for chart in (timeline(run.analysis), found.chart):
+    for chart in (draw_timeline(run.analysis), found.chart):
         assert chart is not None
         ticks = re.findall(r"(?<=>)[\d.]+(?=</text>)", chart.svg.partition("seconds")[0])
         assert len(ticks) > 3
@@ -65,11 +65,11 @@ def test_where_addresses_are_limited_nothing_is_drawn_and_the_page_says_so(
 ) -> None:
     """V8 ends the process otherwise, and what was judged is not told."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1_500_000_000, 1_500_000_000))
-    bundle.cache_clear()
+    build_bundle.cache_clear()
 
     page = render_run(valid_run)
 
-    bundle.cache_clear()
+    build_bundle.cache_clear()
     assert "This chart is not drawn" in page
     assert "<svg" not in page
     assert "vegaEmbed(" not in page
@@ -77,9 +77,9 @@ def test_where_addresses_are_limited_nothing_is_drawn_and_the_page_says_so(
 
 def test_every_chart_is_a_valid_specification(guilty_run: FinishedRun) -> None:
     """Charts are made unchecked: the check takes longer than the drawing."""
-    found, times = goodput(guilty_run.analysis), timeline(guilty_run.analysis)
+    found, times = build_goodput(guilty_run.analysis), draw_timeline(guilty_run.analysis)
     assert found is not None
     assert times is not None
 
-    for chart in (*loss_charts(guilty_run.analysis), times, found.chart):
+    for chart in (*build_loss_charts(guilty_run.analysis), times, found.chart):
         alt.LayerChart.from_dict({k: v for k, v in chart.spec.items() if k != "datasets"})

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-from chaos.plan.permitted import ClusterOverrides, NodeFacts, Permissions
-from chaos.report.tables import dry_run
-from tests.plan.test_permitted import ALL, HERE, plan_of
+from chaos.plan.permissions import ClusterOverrides, NodeFacts, Permissions
+from chaos.report.tables import build_dry_run
+from tests.plan.test_permissions import ALL, HERE, plan_of
 
 NODES = [
     NodeFacts("head0000aa", "10.0.0.1", 0, is_head=True),
@@ -22,10 +22,10 @@ def printed(
     reclaim_by: str | None = None,
     machines: Mapping[str, str] = {},
 ) -> str:
-    plan = ClusterOverrides(address, reclaim_by=reclaim_by).over(plan_of(*kinds, address=address))
+    plan = ClusterOverrides(address, reclaim_by=reclaim_by).apply(plan_of(*kinds, address=address))
     console = Console(width=160, record=True, file=None, quiet=False)
     with console.capture() as captured:
-        console.print(dry_run(plan, NODES, allowed, machines))
+        console.print(build_dry_run(plan, NODES, allowed, machines))
     return captured.get()
 
 

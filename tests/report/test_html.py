@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.report.html import render_run, render_suite, render_trend
-from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
+from chaos.report.outcome import FinishedRun, SuiteRow, build_suite_row, build_unrun_row
 from tests.report.past import past_run, past_suite
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -237,13 +237,13 @@ def test_names_cannot_become_elements(renamed: Callable[[str], FinishedRun]) -> 
 
 
 def test_events_cannot_end_a_script_element(valid_run: FinishedRun, valid_page: str) -> None:
-    def spoiled(entry: Entry) -> Entry:
-        text = entry.what.checkpoint if hasattr(entry.what, "checkpoint") else None
+    def spoiled(entry: JournalEntry) -> JournalEntry:
+        text = entry.event.checkpoint if hasattr(entry.event, "checkpoint") else None
         if text is None:
             return entry
-        values = {f: getattr(entry.what, f) for f in entry.what.__struct_fields__}
-        evil = type(entry.what)(**{**values, "checkpoint": EVIL})
-        return Entry(time_ns=entry.time_ns, source=entry.source, seq=entry.seq, what=evil)
+        values = {f: getattr(entry.event, f) for f in entry.event.__struct_fields__}
+        evil = type(entry.event)(**{**values, "checkpoint": EVIL})
+        return JournalEntry(time_ns=entry.time_ns, source=entry.source, seq=entry.seq, event=evil)
 
     history = History([spoiled(entry) for entry in valid_run.history])
     page = render_run(replace(valid_run, history=history))
@@ -262,7 +262,10 @@ def test_a_run_of_which_nothing_was_seen_still_has_a_page(valid_run: FinishedRun
 
 def rows_of_all_kinds(*runs: FinishedRun) -> list[SuiteRow]:
     error = "x.chaos.yaml:12: notice_s must be > 0"
-    return [*(row_of(run) for run in runs), not_run(scenario=EVIL, file="x", error=error)]
+    return [
+        *(build_suite_row(run) for run in runs),
+        build_unrun_row(scenario=EVIL, file="x", error=error),
+    ]
 
 
 def test_a_suite_counts_and_links_its_runs(
@@ -287,15 +290,15 @@ def test_a_suite_is_green_only_if_every_scenario_is_as_expected(
         page = render_suite(rows, past_suite())
         return (parsed(page).of_class("banner")[0].attrs["class"] or "").split()[-1]
 
-    good = [row_of(valid_run), row_of(expected_invalid_run)]
+    good = [build_suite_row(valid_run), build_suite_row(expected_invalid_run)]
     assert tone(good) == "good"
-    assert tone([*good, row_of(unknown_run)]) == "open"
-    assert tone([*good, not_run(scenario="s", file="f", error="e")]) == "bad"
+    assert tone([*good, build_suite_row(unknown_run)]) == "open"
+    assert tone([*good, build_unrun_row(scenario="s", file="f", error="e")]) == "bad"
     assert tone([]) == "open"
 
 
 def test_a_strange_directory_stays_a_path_in_a_link(valid_run: FinishedRun) -> None:
-    row = row_of(replace(valid_run, directory='javascript:alert("1")'))
+    row = build_suite_row(replace(valid_run, directory='javascript:alert("1")'))
     (link,) = parsed(render_suite([row], past_suite())).all("table")[0].all("a")
 
     assert link.attrs["href"] == "javascript%3Aalert%28%221%22%29/report.html"
@@ -306,7 +309,7 @@ def test_a_suite_has_its_project_time_commit_and_branch(valid_run: FinishedRun) 
     suite = past_suite(*runs).model_copy(
         update={"project": "digits", "commit": "0123456789ab", "branch": "main"}
     )
-    root = parsed(render_suite([row_of(valid_run)], suite))
+    root = parsed(render_suite([build_suite_row(valid_run)], suite))
 
     assert root.all("h1")[0].words == "digits · /jobs"
     (kind,) = root.of_class("kind")
@@ -327,7 +330,9 @@ def test_a_suite_names_what_stands_otherwise_than_in_the_last_one(valid_run: Fin
         for side in (0, 1)
     )
     after = past_suite(*after.runs, past_run("young"))
-    page = render_suite([row_of(valid_run)], after, before=("20261120T014500", before))
+    page = render_suite(
+        [build_suite_row(valid_run)], after, previous_suite=("20261120T014500", before)
+    )
     (found,) = parsed(page).of_class("changed")
 
     assert [item.words for item in found.all("li")] == [
@@ -341,7 +346,9 @@ def test_a_suite_names_what_stands_otherwise_than_in_the_last_one(valid_run: Fin
 
 
 def test_a_suite_like_the_last_one_says_so(valid_run: FinishedRun) -> None:
-    page = render_suite([row_of(valid_run)], past_suite(), before=("1", past_suite()))
+    page = render_suite(
+        [build_suite_row(valid_run)], past_suite(), previous_suite=("1", past_suite())
+    )
 
     assert "No scenario stands otherwise than then." in page
 

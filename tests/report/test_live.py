@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from chaos.model.event import Committed, FaultInvoked, FitRaised, ScriptRaised
-from chaos.model.history import Entry, History
-from chaos.report.live import Display, Progress, advance_all, panel
+from chaos.model.history import History, JournalEntry
+from chaos.report.live import Display, Progress, advance_all, build_panel
 from chaos.report.outcome import FinishedRun
 
 
@@ -35,7 +35,7 @@ def shown(history: History, *, is_terminal: bool) -> str:
     extent = {"total_epochs": 4, "steps_per_epoch": 23}
     with Display(console, StillClock(), title="killed [1]", **extent) as display:
         for start in range(0, len(history), 40):
-            display.show(history[start : start + 40])
+            display.show_events(history[start : start + 40])
     return out.getvalue()
 
 
@@ -61,7 +61,7 @@ def committed(epochs: Iterable[int], *, attempt: int = 0, every_s: float = 1.0) 
     )
     return History(
         [
-            Entry(time_ns=int(n * every_s * 1e9), source="controller-1", seq=n, what=commit)
+            JournalEntry(time_ns=int(n * every_s * 1e9), source="controller-1", seq=n, event=commit)
             for n, commit in enumerate(commits)
         ]
     )
@@ -98,11 +98,11 @@ def test_the_time_in_a_panel_goes_on_while_nothing_happens(valid_run: FinishedRu
 
     clock.sleep(7)
     assert seconds() == "7.0"
-    display.show(valid_run.history[:5])
+    display.show_events(valid_run.history[:5])
     begun_ns = valid_run.history[0].time_ns
     clock.now = begun_ns + 90_000_000_000
     assert seconds() == "90.0"
-    display.show(valid_run.history[5:])
+    display.show_events(valid_run.history[5:])
     assert seconds() == "13.4"
 
 
@@ -117,12 +117,12 @@ def test_in_a_terminal_the_panel_shows_place_and_faults(valid_run: FinishedRun) 
 def text_of(progress: Progress, *, epochs: int | None, steps: int | None) -> str:
     console = Console(width=80)
     with console.capture() as captured:
-        console.print(panel(progress, title="t", total_epochs=epochs, steps_per_epoch=steps))
+        console.print(build_panel(progress, title="t", total_epochs=epochs, steps_per_epoch=steps))
     return captured.get()
 
 
 def test_a_fault_under_way_is_shown_as_such(valid_run: FinishedRun) -> None:
-    (number,) = [number for number, _ in valid_run.history.of(FaultInvoked)]
+    (number,) = [number for number, _ in valid_run.history.select_events(FaultInvoked)]
     progress = advance_all(Progress(), valid_run.history[: number + 1])
 
     assert "kill_worker (SIGKILL) on rank 1  … under way" in text_of(progress, epochs=4, steps=23)

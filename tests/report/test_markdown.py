@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from chaos.report.ci import SHOWN, AnnotatedPlace, annotations
-from chaos.report.goodput import goodput
+from chaos.report.ci import SHOWN, AnnotatedLine, build_annotations
+from chaos.report.goodput import build_goodput
 from chaos.report.markdown import (
     LIMIT_BYTES,
-    fitted,
-    plain,
-    run_in_markdown,
-    suite_in_markdown,
+    escape_markdown,
+    fit_text,
+    render_run_markdown,
+    render_suite_markdown,
 )
-from chaos.report.outcome import FinishedRun, not_run, row_of
-from chaos.run.ci import STEP_LIMIT_BYTES, add_to_step_summary, on_github, place_of_scenario
+from chaos.report.outcome import FinishedRun, build_suite_row, build_unrun_row
+from chaos.run.ci import STEP_LIMIT_BYTES, add_to_step_summary, is_github_actions, locate_scenario
 
 
 def tables(text: str) -> list[list[str]]:
@@ -33,7 +33,7 @@ def tables(text: str) -> list[list[str]]:
 def test_every_row_of_a_table_has_as_many_cells_as_its_head(guilty_run: FinishedRun) -> None:
     evil = guilty_run.plan.model_copy(update={"scenario": "a | b\n# c <img src=x> `d` [e](f)"})
     run = replace(guilty_run, plan=evil)
-    for text in (run_in_markdown(run), suite_in_markdown([row_of(run)])):
+    for text in (render_run_markdown(run), render_suite_markdown([build_suite_row(run)])):
         for table in tables(text):
             cells = {line.replace(r"\|", "").count("|") for line in table}
             assert len(cells) == 1
@@ -42,12 +42,12 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head(guilty_run: Finished
 
 
 def test_unknown_is_no_green_sign(unknown_run: FinishedRun) -> None:
-    assert run_in_markdown(unknown_run).startswith("# ❔ inconclusive")
-    assert "✅" not in run_in_markdown(unknown_run)
+    assert render_run_markdown(unknown_run).startswith("# ❔ inconclusive")
+    assert "✅" not in render_run_markdown(unknown_run)
 
 
 def test_the_phases_of_a_run_stand_beside_the_baselines(valid_run: FinishedRun) -> None:
-    found = goodput(valid_run.analysis)
+    found = build_goodput(valid_run.analysis)
     assert found is not None
     rows = {row.phase: row for row in found.rows}
 
@@ -61,13 +61,17 @@ def test_the_phases_of_a_run_stand_beside_the_baselines(valid_run: FinishedRun) 
 def test_a_run_that_recorded_nothing_has_no_goodput(valid_run: FinishedRun) -> None:
     nothing = replace(valid_run, history=type(valid_run.history)([]), baseline=None)
 
-    assert goodput(nothing.analysis) is None
-    assert "## Goodput" not in run_in_markdown(nothing)
+    assert build_goodput(nothing.analysis) is None
+    assert "## Goodput" not in render_run_markdown(nothing)
 
 
 def test_a_suite_names_what_is_amiss(valid_run: FinishedRun, guilty_run: FinishedRun) -> None:
-    text = suite_in_markdown(
-        [row_of(valid_run), row_of(guilty_run), not_run(scenario="s", file="f", error="bad | file")]
+    text = render_suite_markdown(
+        [
+            build_suite_row(valid_run),
+            build_suite_row(guilty_run),
+            build_unrun_row(scenario="s", file="f", error="bad | file"),
+        ]
     )
 
     assert text.startswith("# chaos: 2 of 3 ")
@@ -78,32 +82,38 @@ def test_a_suite_names_what_is_amiss(valid_run: FinishedRun, guilty_run: Finishe
 
 def test_what_is_too_long_is_cut_at_a_line_and_says_so() -> None:
     text = "\n".join(f"line {number} é" for number in range(1000))
-    short = fitted(text, limit=500)
+    short = fit_text(text, limit=500)
 
     assert len(short.encode()) <= 500
     assert short.endswith("(cut here: the rest is in the report)\n")
     assert short.splitlines()[10] == "line 10 é"
-    assert fitted(text, limit=LIMIT_BYTES) == text
+    assert fit_text(text, limit=LIMIT_BYTES) == text
 
 
 def test_a_large_suite_stays_below_githubs_limit(guilty_run: FinishedRun) -> None:
-    assert len(suite_in_markdown([row_of(guilty_run)] * 5000).encode()) < STEP_LIMIT_BYTES
+    assert (
+        len(render_suite_markdown([build_suite_row(guilty_run)] * 5000).encode()) < STEP_LIMIT_BYTES
+    )
 
 
 def test_plain_words_stay_as_they_are() -> None:
-    assert plain("a worker is killed\n at 5.2 s") == "a worker is killed at 5.2 s"
+    assert escape_markdown("a worker is killed\n at 5.2 s") == "a worker is killed at 5.2 s"
 
 
 def test_one_annotation_per_failed_scenario_at_its_line(
     valid_run: FinishedRun, guilty_run: FinishedRun
 ) -> None:
-    rows = [row_of(valid_run), row_of(guilty_run), not_run(scenario="a: b", file="g", error="1\n2")]
-    places = [
-        AnnotatedPlace("v.yaml", 1),
-        AnnotatedPlace("s/g,1.yaml", 3),
-        AnnotatedPlace("n.yaml", 2),
+    rows = [
+        build_suite_row(valid_run),
+        build_suite_row(guilty_run),
+        build_unrun_row(scenario="a: b", file="g", error="1\n2"),
     ]
-    guilty, broken = annotations(rows, places)
+    places = [
+        AnnotatedLine("v.yaml", 1),
+        AnnotatedLine("s/g,1.yaml", 3),
+        AnnotatedLine("n.yaml", 2),
+    ]
+    guilty, broken = build_annotations(rows, places)
 
     assert guilty.startswith("::error file=s/g%2C1.yaml,line=3,title=fail%3A worker killed")
     assert "10 %25" in guilty
@@ -112,12 +122,12 @@ def test_one_annotation_per_failed_scenario_at_its_line(
 
 
 def test_what_github_would_not_show_is_counted(guilty_run: FinishedRun) -> None:
-    rows, places = [row_of(guilty_run)] * 30, [AnnotatedPlace("f", 1)] * 30
-    said = list(annotations(rows, places))
+    rows, places = [build_suite_row(guilty_run)] * 30, [AnnotatedLine("f", 1)] * 30
+    said = list(build_annotations(rows, places))
 
     assert len(said) == SHOWN
     assert "title=21 more scenarios" in said[-1]
-    assert len(list(annotations(rows[:SHOWN], places[:SHOWN]))) == SHOWN
+    assert len(list(build_annotations(rows[:SHOWN], places[:SHOWN]))) == SHOWN
 
 
 def test_a_step_summary_is_appended_to_and_never_grown_beyond_its_limit(
@@ -142,9 +152,9 @@ def test_a_summary_that_cannot_be_written_is_noted_with_its_reason(
 
 
 def test_github_is_known_by_its_own_word() -> None:
-    assert on_github({"GITHUB_ACTIONS": "true"})
-    assert not on_github({"GITHUB_ACTIONS": "false"})
-    assert not on_github({})
+    assert is_github_actions({"GITHUB_ACTIONS": "true"})
+    assert not is_github_actions({"GITHUB_ACTIONS": "false"})
+    assert not is_github_actions({})
 
 
 def test_a_scenario_is_found_from_the_repositorys_root(tmp_path: Path) -> None:
@@ -152,11 +162,11 @@ def test_a_scenario_is_found_from_the_repositorys_root(tmp_path: Path) -> None:
     file.parent.mkdir()
     file.write_text("# a comment\n\nscenario: killed\njob: {}\n")
 
-    assert place_of_scenario(file, {"GITHUB_WORKSPACE": str(tmp_path)}) == (
+    assert locate_scenario(file, {"GITHUB_WORKSPACE": str(tmp_path)}) == (
         "scenarios/a.chaos.yaml",
         3,
     )
-    assert place_of_scenario(tmp_path / "gone.yaml", {"GITHUB_WORKSPACE": "/elsewhere"}) == (
+    assert locate_scenario(tmp_path / "gone.yaml", {"GITHUB_WORKSPACE": "/elsewhere"}) == (
         str(tmp_path / "gone.yaml"),
         1,
     )

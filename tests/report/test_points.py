@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from chaos.check.analysis import RunAnalysis
 from chaos.model import event as ev
 from chaos.model.history import History
-from chaos.report.outcome import FinishedRun, row_of
+from chaos.report.outcome import FinishedRun, build_suite_row
 from chaos.report.prometheus import (
     FAULTS,
     LOST_STEPS,
     METRICS,
     RECOVERIES,
     RECOVERY_S,
-    Figures,
     Metric,
+    MetricFigures,
     MetricPoint,
-    points,
+    build_points,
 )
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, rows, verdict_on, without
@@ -28,7 +28,7 @@ TWICE = Story((Strike(1, 2, 0), Strike(2, 3, 1, kind="preempt_node")))
 
 
 def told(story: Story, history: History | None = None) -> list[MetricPoint]:
-    return list(points(analysis_of(story, history)))
+    return list(build_points(analysis_of(story, history)))
 
 
 def of(metric: Metric, found: list[MetricPoint]) -> list[MetricPoint]:
@@ -80,7 +80,7 @@ def test_an_attempt_that_makes_no_step_is_no_recovery_and_its_loss_counts() -> N
 def test_the_figures_are_those_of_the_report() -> None:
     analysis = analysis_of(TWICE)
     run = FinishedRun(analysis.plan, {}, analysis.history, None, verdict_on(TWICE), "x", 1.0)
-    row, found = row_of(run), told(TWICE)
+    row, found = build_suite_row(run), told(TWICE)
 
     assert max(point.value for point in of(RECOVERY_S, found)) == row.recovery_s
     assert len(of(RECOVERIES, found)) == (row.attempts or 0) - 1
@@ -91,11 +91,13 @@ def test_the_figures_are_those_of_the_report() -> None:
 
 
 def test_a_fault_is_told_when_it_is_over_and_a_recovery_when_every_rank_trains_again() -> None:
-    history, figures = KILLED.history(), Figures(KILLED.plan())
-    came = {p.metric: n for n, entry in enumerate(history) for p in figures.learn([entry])}
+    history, figures = KILLED.history(), MetricFigures(KILLED.plan())
+    came = {p.metric: n for n, entry in enumerate(history) for p in figures.add_entries([entry])}
 
     (over,) = rows(history, ev.FaultEnded)
-    firsts = {e.rank: n for n, e in reversed(list(history.of(ev.StepDone))) if e.attempt == 1}
+    firsts = {
+        e.rank: n for n, e in reversed(list(history.select_events(ev.StepDone))) if e.attempt == 1
+    }
     assert came[FAULTS] == over
     assert came[RECOVERIES] == came[RECOVERY_S] == came[LOST_STEPS] == max(firsts.values())
 
@@ -104,35 +106,37 @@ def test_what_a_strike_under_way_may_still_change_waits_for_its_end() -> None:
     history = KILLED.history()
     (over,) = rows(history, ev.FaultEnded)
     late = [e for n, e in enumerate(history) if n != over]
-    figures = Figures(KILLED.plan())
+    figures = MetricFigures(KILLED.plan())
 
-    assert figures.learn(late[:-1]) == ()
-    assert len(figures.learn([history[over], late[-1]])) == 4
+    assert figures.add_entries(late[:-1]) == ()
+    assert len(figures.add_entries([history[over], late[-1]])) == 4
 
 
 @given(st.lists(st.integers(min_value=0, max_value=len(TWICE.history())), max_size=12))
 def test_however_the_history_comes_each_point_is_given_once(cuts: list[int]) -> None:
-    history, figures = TWICE.history(), Figures(TWICE.plan())
+    history, figures = TWICE.history(), MetricFigures(TWICE.plan())
     places = [0, *sorted(cuts), len(history)]
 
-    found = [p for a, b in pairwise(places) for p in figures.learn(history[a:b])]
+    found = [p for a, b in pairwise(places) for p in figures.add_entries(history[a:b])]
 
-    key = lambda point: (point.metric.name, point.of)  # noqa: E731
-    assert sorted(found, key=key) == sorted(points(RunAnalysis(TWICE.plan(), history)), key=key)
+    key = lambda point: (point.metric.name, point.subject)  # noqa: E731
+    assert sorted(found, key=key) == sorted(
+        build_points(RunAnalysis(TWICE.plan(), history)), key=key
+    )
 
 
 def test_tables_are_made_for_what_may_bring_a_point_and_not_for_every_step() -> None:
     history, made = TWICE.history(), []
 
-    class Counting(Figures):
-        def _tells(self, what: ev.AnyEvent) -> bool:
-            tells = super()._tells(what)
+    class Counting(MetricFigures):
+        def _can_complete_point(self, what: ev.AnyEvent) -> bool:
+            tells = super()._can_complete_point(what)
             made.append(tells)
             return tells
 
     figures = Counting(TWICE.plan())
     for entry in history:
-        figures.learn([entry])
+        figures.add_entries([entry])
 
     assert sum(made) == 2 + 2 * TWICE.ranks + 1  # two faults, each rank of two attempts, the end
 

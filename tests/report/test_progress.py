@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from chaos.model import event as ev
-from chaos.model.history import Entry
-from chaos.report.live import Progress, advance, advance_all, panel
+from chaos.model.history import JournalEntry
+from chaos.report.live import Progress, advance_all, advance_progress, build_panel
 from chaos.report.outcome import FinishedRun
 
 KINDS = get_args(ev.AnyEvent)
@@ -48,8 +48,8 @@ def events_of(kind: type[ev.Event]) -> st.SearchStrategy[ev.Event]:
 EVENTS: st.SearchStrategy[Any] = st.one_of([events_of(kind) for kind in KINDS])
 
 
-def entry(what: ev.AnyEvent, *, at_s: float = 0) -> Entry:
-    return Entry(time_ns=int(at_s * 1e9), source="s", seq=0, what=what)
+def entry(what: ev.AnyEvent, *, at_s: float = 0) -> JournalEntry:
+    return JournalEntry(time_ns=int(at_s * 1e9), source="s", seq=0, event=what)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -65,7 +65,7 @@ def test_every_kind_of_event_has_one_line_of_words(kind: type[ev.Event], draw: A
 def test_progress_takes_any_events_in_any_order(events: list[Any]) -> None:
     progress = Progress()
     for at, what in enumerate(events):
-        after = advance(progress, entry(what, at_s=at))
+        after = advance_progress(progress, entry(what, at_s=at))
 
         assert after.commits >= progress.commits
         assert len(after.faults) >= len(progress.faults)
@@ -97,15 +97,15 @@ def test_a_whole_run_comes_to_its_end(valid_run: FinishedRun) -> None:
     progress = advance_all(Progress(), valid_run.history)
 
     assert progress.attempt == 1
-    assert progress.place == (3, 23)
+    assert progress.foremost_place == (3, 23)
     assert progress.places == {0: (3, 23), 1: (3, 23)}
     assert progress.commits == 4
     assert progress.state == "running"
     assert progress.faults[-1].status == "ok"
-    assert (progress.ended or "").startswith("fit() returned")
+    assert (progress.end_text or "").startswith("fit() returned")
 
 
-def step(attempt: int, epoch: int, number: int) -> Entry:
+def step(attempt: int, epoch: int, number: int) -> JournalEntry:
     done = ev.StepDone(attempt=attempt, rank=0, epoch=epoch, step=number, losses=None)
     return entry(done)
 
@@ -113,21 +113,21 @@ def step(attempt: int, epoch: int, number: int) -> Entry:
 def test_a_new_attempt_starts_from_its_own_place() -> None:
     progress = advance_all(Progress(), [step(0, 2, 5), step(1, 2, 1)])
 
-    assert progress.place == (2, 1)
+    assert progress.foremost_place == (2, 1)
 
 
 def test_late_lines_of_a_dead_attempt_do_not_take_progress_back() -> None:
     progress = advance_all(Progress(), [step(1, 2, 1), step(0, 3, 9)])
 
     assert progress.attempt == 1
-    assert progress.place == (2, 1)
+    assert progress.foremost_place == (2, 1)
 
 
 def test_the_first_end_is_the_one_that_is_told() -> None:
     raised = ev.FitRaised(error="TrainingFailedError", message="no more retries")
     progress = advance_all(Progress(), [entry(raised), entry(ev.RunEnded())])
 
-    assert progress.ended == "fit() raised TrainingFailedError: no more retries"
+    assert progress.end_text == "fit() raised TrainingFailedError: no more retries"
 
 
 def test_a_notice_is_told_until_the_fault_ends() -> None:
@@ -151,7 +151,7 @@ def test_of_a_job_without_reports_the_saves_of_rank_0_are_counted() -> None:
     progress = advance_all(Progress(), map(entry, events))
     console = Console(width=80)
     with console.capture() as captured:
-        console.print(panel(progress, title="t", total_epochs=2, steps_per_epoch=1))
+        console.print(build_panel(progress, title="t", total_epochs=2, steps_per_epoch=1))
 
     assert "attempt 0 · running · 1 save" in captured.get()
     assert "commit" not in captured.get()

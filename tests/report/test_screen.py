@@ -8,16 +8,16 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from chaos.report.live import Moving
-from chaos.report.outcome import FinishedRun, row_of
-from chaos.report.screen import screen
-from chaos.report.terminal import explain, verdict_table
+from chaos.report.live import LiveOutput
+from chaos.report.outcome import FinishedRun, build_suite_row
+from chaos.report.screen import build_console
+from chaos.report.terminal import build_verdict_table, explain_verdict
 from tests.report.hostile import HOSTILE, OBEYED, named
 
 
 def printed(*what: object, encoding: str = "utf-8") -> str:
     raw = io.BytesIO()
-    console = screen(file=io.TextIOWrapper(raw, encoding, newline=""), width=80)
+    console = build_console(file=io.TextIOWrapper(raw, encoding, newline=""), width=80)
     for each in what:
         console.print(each)
     return raw.getvalue().decode(encoding)
@@ -32,8 +32,10 @@ def test_nothing_printed_is_obeyed(guilty_run: FinishedRun) -> None:
     table.add_column(HOSTILE)
     table.add_row(HOSTILE)
     panel = Panel(Text(HOSTILE), title=Text(HOSTILE))
-    shown = printed(HOSTILE, Text(HOSTILE), table, panel, verdict_table([row_of(run)]))
-    shown += printed(explain(run.verdict, HOSTILE, directory=HOSTILE))
+    shown = printed(
+        HOSTILE, Text(HOSTILE), table, panel, build_verdict_table([build_suite_row(run)])
+    )
+    shown += printed(explain_verdict(run.verdict, HOSTILE, directory=HOSTILE))
 
     assert not OBEYED.search(shown)
     assert "a\\u001b]0;x" in shown
@@ -52,7 +54,11 @@ def test_github_finds_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_narrow_encoding_keeps_the_table_and_its_words(
     encoding: str, valid_run: FinishedRun, guilty_run: FinishedRun
 ) -> None:
-    shown = printed(verdict_table([row_of(valid_run), row_of(guilty_run)]), "漢", encoding=encoding)
+    shown = printed(
+        build_verdict_table([build_suite_row(valid_run), build_suite_row(guilty_run)]),
+        "漢",
+        encoding=encoding,
+    )
 
     assert "+ pass" in shown
     assert "x fail" in shown
@@ -64,7 +70,7 @@ def test_a_reader_who_leaves_ends_nothing() -> None:
         def write(self, text: str, /) -> int:
             raise BrokenPipeError(32, "Broken pipe")
 
-    console = screen(file=Left())
+    console = build_console(file=Left())
     console.print("one")
     console.print("two")
 
@@ -78,8 +84,8 @@ def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("TERM", "dumb")
     out = Terminal()
-    with Moving(screen(file=out)) as moving:
-        assert not moving.moves
-        moving.write(Text("one"))
+    with LiveOutput(build_console(file=out)) as moving:
+        assert not moving.can_replace
+        moving.write_line(Text("one"))
 
     assert out.getvalue() == "one\n"

@@ -4,24 +4,30 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from chaos.cli.run import exit_code
-from chaos.compare.comparison import compare
+from chaos.cli.run import find_exit_code
+from chaos.compare.comparison import compare_runs
 from chaos.report import ci
-from chaos.report.ci import AnnotatedPlace, annotations, summary_of
+from chaos.report.ci import AnnotatedLine, build_annotations, build_summary
 from chaos.report.html import render_suite, render_trend
-from chaos.report.markdown import suite_in_markdown
-from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of, skipped
-from chaos.report.terminal import closing_line
+from chaos.report.markdown import render_suite_markdown
+from chaos.report.outcome import (
+    FinishedRun,
+    SuiteRow,
+    build_skipped_row,
+    build_suite_row,
+    build_unrun_row,
+)
+from chaos.report.terminal import build_closing_line
 from tests.report.past import past_run, past_suite
 
 WHY = "the job needs lightning. pip install it"
-SKIPPED = skipped("needs more", "x.chaos.yaml", WHY)
-NOT_RUN = not_run("wrong", "y.chaos.yaml", "y.chaos.yaml:1: no")
+SKIPPED = build_skipped_row("needs more", "x.chaos.yaml", WHY)
+NOT_RUN = build_unrun_row("wrong", "y.chaos.yaml", "y.chaos.yaml:1: no")
 
 
 @pytest.fixture
 def rows(valid_run: FinishedRun) -> list[SuiteRow]:
-    return [row_of(valid_run), SKIPPED]
+    return [build_suite_row(valid_run), SKIPPED]
 
 
 @pytest.mark.parametrize(
@@ -36,9 +42,9 @@ def test_the_exit_code_is_that_of_what_ran(
     guilty_run: FinishedRun,
 ) -> None:
     known = {"pass": valid_run, "inconclusive": unknown_run, "guilty": guilty_run}
-    beside = [row_of(known[name]) if name in known else NOT_RUN for name in others]
+    beside = [build_suite_row(known[name]) if name in known else NOT_RUN for name in others]
 
-    assert exit_code([SKIPPED, *beside]) == code
+    assert find_exit_code([SKIPPED, *beside]) == code
 
 
 def test_junit_says_skipped_with_the_reason(rows: list[SuiteRow]) -> None:
@@ -65,14 +71,14 @@ def test_a_page_on_which_nothing_ran_is_not_green() -> None:
 
 
 def test_in_a_terminal_and_in_markdown_it_has_a_sign_of_its_own(rows: list[SuiteRow]) -> None:
-    assert closing_line(rows).plain == "✓ 1 as expected   - 1 skipped"
-    shown = suite_in_markdown(rows)
+    assert build_closing_line(rows).plain == "✓ 1 as expected   - 1 skipped"
+    shown = render_suite_markdown(rows)
     assert "⏭️ needs more" in shown
     assert WHY in shown
 
 
 def test_github_shows_a_notice_and_no_error(rows: list[SuiteRow]) -> None:
-    (shown,) = annotations(rows, [AnnotatedPlace("a", 1), AnnotatedPlace("x", 2)])
+    (shown,) = build_annotations(rows, [AnnotatedLine("a", 1), AnnotatedLine("x", 2)])
 
     assert shown.startswith("::notice file=x,line=2,title=skipped%3A needs more::")
 
@@ -80,7 +86,7 @@ def test_github_shows_a_notice_and_no_error(rows: list[SuiteRow]) -> None:
 def test_errors_and_notices_are_counted_apart() -> None:
     rows = [NOT_RUN] * 12 + [SKIPPED] * 12
 
-    shown = [*annotations(rows, [AnnotatedPlace("x", 1)] * 24)]
+    shown = [*build_annotations(rows, [AnnotatedLine("x", 1)] * 24)]
 
     assert [line.partition(" ")[0] for line in shown] == ["::error"] * 10 + ["::notice"] * 10
     assert "3 more scenarios are not as expected" in shown[9]
@@ -88,7 +94,7 @@ def test_errors_and_notices_are_counted_apart() -> None:
 
 
 def test_the_summary_for_machines_says_so() -> None:
-    kept = summary_of(SKIPPED)
+    kept = build_summary(SKIPPED)
 
     assert (kept.standing, kept.headline, kept.error, kept.status) == ("skipped", WHY, None, None)
 
@@ -105,6 +111,6 @@ def test_the_history_of_suites_stands_on_what_ran() -> None:
 def test_what_ran_before_and_is_skipped_now_is_missing_and_no_regression() -> None:
     before, after = [past_run("killed")], [past_run("killed", "skipped")]
 
-    (row,) = compare(before, after).scenarios
+    (row,) = compare_runs(before, after).scenarios
 
-    assert row.fate == "missing"
+    assert row.outcome == "missing"

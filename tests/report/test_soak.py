@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.model.event import AnyEvent, ProcessSeen
-from chaos.model.history import Entry, History
+from chaos.model.history import History, JournalEntry
 from chaos.report.outcome import FinishedRun
-from chaos.report.soak import SoakResult, SoakRun, grow, in_words, soak_run
+from chaos.report.soak import SoakResult, SoakRun, build_soak_run, describe_soak, is_growing
 from chaos.run.process_size import ProcessSize
 
 
@@ -36,7 +36,7 @@ def seen(
 def with_events(history: History, *events: AnyEvent) -> History:
     last = history[-1].time_ns
     more = [
-        Entry(time_ns=last + n, source="worker-9", seq=n, what=event)
+        JournalEntry(time_ns=last + n, source="worker-9", seq=n, event=event)
         for n, event in enumerate(events)
     ]
     return History([*history.entries, *more])
@@ -45,7 +45,7 @@ def with_events(history: History, *events: AnyEvent) -> History:
 def figures(run: FinishedRun, *events: AnyEvent, without: tuple[AnyEvent, ...] = ()) -> SoakRun:
     baseline = run.baseline
     assert baseline is not None
-    return soak_run(
+    return build_soak_run(
         replace(
             run,
             history=with_events(run.history, *events),
@@ -55,7 +55,7 @@ def figures(run: FinishedRun, *events: AnyEvent, without: tuple[AnyEvent, ...] =
 
 
 def told(*runs: SoakRun, own: tuple[ProcessSize, ...] = (size(),)) -> str:
-    return "\n".join(in_words(SoakResult(seconds=60, runs=runs, own=own)))
+    return "\n".join(describe_soak(SoakResult(seconds=60, runs=runs, own=own)))
 
 
 def test_the_steps_that_survive_are_those_that_the_plan_leaves(valid_run: FinishedRun) -> None:
@@ -153,4 +153,4 @@ def test_a_soak_that_made_no_run_says_nothing() -> None:
 
 @given(st.lists(st.integers(0, 9), max_size=12))
 def test_growth_is_every_reading_above_the_one_before(values: list[int]) -> None:
-    assert grow(values) == (len(values) >= 5 and values == sorted(set(values)))
+    assert is_growing(values) == (len(values) >= 5 and values == sorted(set(values)))

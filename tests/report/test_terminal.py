@@ -4,8 +4,13 @@ from dataclasses import replace
 
 from rich.console import Console, RenderableType
 
-from chaos.report.outcome import FinishedRun, not_run, row_of
-from chaos.report.terminal import closing_line, explain, findings, verdict_table
+from chaos.report.outcome import FinishedRun, build_suite_row, build_unrun_row
+from chaos.report.terminal import (
+    build_closing_line,
+    build_verdict_table,
+    explain_findings,
+    explain_verdict,
+)
 
 LONG = "a worker is killed while the checkpoint of the third epoch is being uploaded to storage"
 
@@ -20,7 +25,7 @@ def written(what: RenderableType, *, color: bool = False) -> str:
 
 
 def explained(run: FinishedRun) -> RenderableType:
-    return explain(run.verdict, run.plan.scenario, directory=run.directory)
+    return explain_verdict(run.verdict, run.plan.scenario, directory=run.directory)
 
 
 def test_the_table_fits_80_columns_and_keeps_every_word(
@@ -29,12 +34,12 @@ def test_the_table_fits_80_columns_and_keeps_every_word(
     plan = valid_run.plan.model_copy(update={"scenario": LONG})
     surprise = valid_run.verdict.model_copy(update={"as_expected": False})
     rows = [
-        row_of(replace(valid_run, plan=plan)),
-        row_of(replace(valid_run, plan=plan, verdict=surprise, duration_s=1234.5)),
-        row_of(unknown_run),
-        not_run(scenario=LONG, file="f", error="e"),
+        build_suite_row(replace(valid_run, plan=plan)),
+        build_suite_row(replace(valid_run, plan=plan, verdict=surprise, duration_s=1234.5)),
+        build_suite_row(unknown_run),
+        build_unrun_row(scenario=LONG, file="f", error="e"),
     ]
-    text = written(verdict_table(rows))
+    text = written(build_verdict_table(rows))
     column = " ".join(line[:22].strip() for line in text.splitlines())
 
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
@@ -50,8 +55,8 @@ def test_every_standing_has_a_mark_and_a_word_of_its_own(
     expected_invalid_run: FinishedRun,
 ) -> None:
     runs = (valid_run, guilty_run, unknown_run, expected_invalid_run)
-    rows = [*map(row_of, runs), not_run(scenario="s", file="f", error="e")]
-    text = written(verdict_table(rows))
+    rows = [*map(build_suite_row, runs), build_unrun_row(scenario="s", file="f", error="e")]
+    text = written(build_verdict_table(rows))
 
     for words in ("✓ pass", "✗ fail", "? inconclusive", "✓ fail, expected", "! could not run"):
         assert words in text
@@ -60,7 +65,7 @@ def test_every_standing_has_a_mark_and_a_word_of_its_own(
 def test_unknown_is_never_green_nor_ticked(unknown_run: FinishedRun) -> None:
     expected = unknown_run.verdict.model_copy(update={"as_expected": True})
     for run in (unknown_run, replace(unknown_run, verdict=expected)):
-        text = written(verdict_table([row_of(run)]), color=True) + written(
+        text = written(build_verdict_table([build_suite_row(run)]), color=True) + written(
             explained(run), color=True
         )
 
@@ -81,8 +86,8 @@ def test_a_suite_says_why_of_each_run_that_is_not_as_expected_and_of_no_other(
     expected_invalid_run: FinishedRun,
 ) -> None:
     runs = (valid_run, guilty_run, expected_invalid_run, unknown_run)
-    rows = [*map(row_of, runs), not_run(scenario="s", file="f", error="e")]
-    told = [written(each) for each in findings(rows)]
+    rows = [*map(build_suite_row, runs), build_unrun_row(scenario="s", file="f", error="e")]
+    told = [written(each) for each in explain_findings(rows)]
 
     assert told == [written(explained(guilty_run)), written(explained(unknown_run))]
 
@@ -91,15 +96,17 @@ def test_names_are_not_taken_for_markup(valid_run: FinishedRun) -> None:
     plan = valid_run.plan.model_copy(update={"scenario": "[red]rank[/red] [0]"})
     run = replace(valid_run, plan=plan)
 
-    assert "[red]rank[/red] [0]" in " ".join(written(verdict_table([row_of(run)])).split())
+    assert "[red]rank[/red] [0]" in " ".join(
+        written(build_verdict_table([build_suite_row(run)])).split()
+    )
     assert "[red]rank[/red]" in written(explained(run))
 
 
 def test_the_closing_line_counts_each_standing(
     valid_run: FinishedRun, unknown_run: FinishedRun
 ) -> None:
-    rows = [row_of(valid_run), row_of(valid_run), row_of(unknown_run)]
+    rows = [build_suite_row(valid_run), build_suite_row(valid_run), build_suite_row(unknown_run)]
 
-    assert written(closing_line(rows)).split("  ")[0] == "✓ 2 as expected"
-    assert "? 1 inconclusive" in written(closing_line(rows))
-    assert "not as expected" not in written(closing_line(rows))
+    assert written(build_closing_line(rows)).split("  ")[0] == "✓ 2 as expected"
+    assert "? 1 inconclusive" in written(build_closing_line(rows))
+    assert "not as expected" not in written(build_closing_line(rows))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.report.loss_chart import thinned
+from chaos.report.loss_chart import thin_rows
 
 
 @given(
@@ -18,7 +18,7 @@ def test_thinning_keeps_extremes_ends_and_what_must_be_kept(
     numbers: list[float], limit: int, kept: int
 ) -> None:
     rows = list(enumerate(numbers))
-    thin = thinned(rows, limit, value=lambda row: row[1], keep=lambda row: row[0] == kept)
+    thin = thin_rows(rows, limit, value=lambda row: row[1], is_kept=lambda row: row[0] == kept)
     finite = [number for number in numbers if math.isfinite(number)]
     left = [number for _, number in thin if math.isfinite(number)]
 
@@ -38,4 +38,4 @@ def test_thinning_keeps_extremes_ends_and_what_must_be_kept(
 def test_a_short_line_is_not_thinned(length: int) -> None:
     rows = list(range(length))
 
-    assert thinned(rows, 2_000, value=float, keep=lambda _: False) == rows
+    assert thin_rows(rows, 2_000, value=float, is_kept=lambda _: False) == rows

@@ -15,11 +15,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 from unittest import mock
 
-from chaos.audit.audit import Choice
-from chaos.audit.card import Card, Replaced
+from chaos.audit.audit import SiteChoice
+from chaos.audit.card import Card, ReplacedSetting
 from chaos.audit.finding import Confirmation
 from chaos.audit.notes import Note
-from chaos.audit.page import card_in_markdown, paragraph, render_card, summary_svg
+from chaos.audit.page import render_card, render_markdown, render_paragraph, summary_svg
 from chaos.audit.retries import Retries
 from chaos.audit.terminal import print_card
 from chaos.model.diagnosis import Part, Resume
@@ -27,13 +27,24 @@ from chaos.model.history import History
 from chaos.model.scenario import Expect
 from chaos.model.summary import SuiteSummary
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.report.ci import AnnotatedPlace, annotations, render
+from chaos.report.ci import AnnotatedLine, build_annotations, render
 from chaos.report.html import render_run, render_suite
-from chaos.report.markdown import run_in_markdown, suite_in_markdown
-from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of, skipped
-from chaos.report.screen import plain
-from chaos.report.sections import line_of
-from chaos.report.terminal import broken_off, explanation, plain_text, print_suite
+from chaos.report.markdown import render_run_markdown, render_suite_markdown
+from chaos.report.outcome import (
+    FinishedRun,
+    SuiteRow,
+    build_skipped_row,
+    build_suite_row,
+    build_unrun_row,
+)
+from chaos.report.screen import render_plain
+from chaos.report.sections import describe_finding
+from chaos.report.terminal import (
+    build_explanation,
+    describe_interrupted_run,
+    print_suite,
+    render_plain_text,
+)
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 from tests.report.conftest import clean_history, run_of, struck_history
 
@@ -109,8 +120,11 @@ def runs() -> Mapping[str, FinishedRun]:
 
 def suites() -> Mapping[str, list[SuiteRow]]:
     """Return suites: one with every standing, one with repeats, one in which nothing ran."""
-    rows = [row_of(run) for run in runs().values()]
-    others = [not_run("no job", "f.chaos.yaml", "f:3: no job"), skipped("more", "g", "needs more")]
+    rows = [build_suite_row(run) for run in runs().values()]
+    others = [
+        build_unrun_row("no job", "f.chaos.yaml", "f:3: no job"),
+        build_skipped_row("more", "g", "needs more"),
+    ]
     repeats = [replace(row, repeat=number) for number, row in enumerate(rows[:3], 1)]
     return {"all": [*rows, *others], "repeats": repeats, "right": rows[:1], "skipped": others[1:]}
 
@@ -120,12 +134,15 @@ def cards() -> Mapping[str, Card]:
     """Return cards of audits, without what is of this machine."""
     with tempfile.TemporaryDirectory() as folder:
         backend = FakeBackend(epochs=4, defect=loses_momentum)
-        made = audit_of(Path(folder), backend, choice=Choice(limit=10)).run().to_json()
+        made = audit_of(Path(folder), backend, choice=SiteChoice(limit=10)).run().to_json()
     versions = {"ray": "2.60.0", "torch": "2.13.0"}
     update = {"versions": versions, "version": "0.0", "seconds": 12.0}
     update["command"] = "chaos audit train.py --limit 10"
     fail = Card.from_json(made.replace(folder, "/jobs")).model_copy(update=update)
-    replaced = (Replaced(name="name", before="a", now="b"), Replaced(name="c", before="d", now="e"))
+    replaced = (
+        ReplacedSetting(name="name", before="a", now="b"),
+        ReplacedSetting(name="c", before="d", now="e"),
+    )
     confirmed = Confirmation(state="confirmed", headline="The same, there.")
     right = tuple(run.model_copy(update={"status": "pass", "defects": ()}) for run in fail.runs)
     doubts = tuple(run.model_copy(update={"status": "inconclusive"}) for run in right[:5])
@@ -166,32 +183,45 @@ def _as_text(name: str, texts: Iterator[tuple[str, str]]) -> str:
 
 def _terminal() -> Iterator[tuple[str, str]]:
     for name, rows in suites().items():
-        yield name, plain(partial(print_suite, rows))
+        yield name, render_plain(partial(print_suite, rows))
 
 
 def _below_a_test() -> Iterator[tuple[str, str]]:
     for name, run in runs().items():
-        yield name, plain_text(explanation(run), width=WIDTH) + f"\n{line_of(run.verdict)}"
+        yield (
+            name,
+            render_plain_text(build_explanation(run), width=WIDTH)
+            + f"\n{describe_finding(run.verdict)}",
+        )
     unbegun = replace(runs()["pass"], history=History(()))
-    yield "broken off before it began", plain_text(broken_off(unbegun, "Timeout"), width=WIDTH)
-    yield "broken off", plain_text(broken_off(runs()["crowded"], "Timeout"), width=WIDTH)
+    yield (
+        "broken off before it began",
+        render_plain_text(describe_interrupted_run(unbegun, "Timeout"), width=WIDTH),
+    )
+    yield (
+        "broken off",
+        render_plain_text(describe_interrupted_run(runs()["crowded"], "Timeout"), width=WIDTH),
+    )
 
 
 def _markdown() -> Iterator[tuple[str, str]]:
     for name, run in runs().items():
-        yield name, run_in_markdown(run)
+        yield name, render_run_markdown(run)
     for name, rows in suites().items():
-        yield f"suite, {name}", suite_in_markdown(rows)
+        yield f"suite, {name}", render_suite_markdown(rows)
 
 
 def _ci() -> Iterator[tuple[str, str]]:
     for name, rows in suites().items():
         yield f"JUnit, {name}", render(rows)
-        yield f"GitHub, {name}", "\n".join(annotations(rows, [AnnotatedPlace("f", 1)] * len(rows)))
+        yield (
+            f"GitHub, {name}",
+            "\n".join(build_annotations(rows, [AnnotatedLine("f", 1)] * len(rows))),
+        )
 
 
 def _page() -> Iterator[tuple[str, str]]:
-    with mock.patch("chaos.report.html.drawings", _undrawn):
+    with mock.patch("chaos.report.html.build_drawings", _undrawn):
         for name in ("pass", "inconclusive", "crowded"):
             yield name, _text(render_run(runs()[name]))
     for name, rows in suites().items():
@@ -205,13 +235,13 @@ def _undrawn(charts: object) -> dict[str, object]:
 
 def _card_in_terminal() -> Iterator[tuple[str, str]]:
     for name, card in cards().items():
-        yield name, plain(partial(print_card, card))
+        yield name, render_plain(partial(print_card, card))
 
 
 def _card_in_markdown() -> Iterator[tuple[str, str]]:
     for name, card in cards().items():
-        yield name, card_in_markdown(card)
-        yield f"paragraph, {name}", paragraph(card)
+        yield name, render_markdown(card)
+        yield f"paragraph, {name}", render_paragraph(card)
 
 
 def _card_on_a_page() -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.run.cache import FOLDER, kept
+from chaos.run.cache import FOLDER, get_cached
 
 
 @pytest.fixture
@@ -18,26 +18,26 @@ def never() -> str:
 
 
 def test_what_was_made_once_is_not_made_again(folder: Path) -> None:
-    assert kept("a.js", "1.0", make=lambda: "one\ntwo\n") == "one\ntwo\n"
-    assert kept("a.js", "1.0", make=never) == "one\ntwo\n"
+    assert get_cached("a.js", "1.0", make=lambda: "one\ntwo\n") == "one\ntwo\n"
+    assert get_cached("a.js", "1.0", make=never) == "one\ntwo\n"
     (file,) = folder.iterdir()
     assert file.name.endswith("-a.js")
 
 
 def test_what_is_made_of_something_else_is_another_text(folder: Path) -> None:
-    assert kept("a.js", "1.0", "2.0", make=lambda: "old") == "old"
-    assert kept("a.js", "1.0", "2.1", make=lambda: "new") == "new"
-    assert kept("a.js", "1.02.0", make=lambda: "third") == "third"
+    assert get_cached("a.js", "1.0", "2.0", make=lambda: "old") == "old"
+    assert get_cached("a.js", "1.0", "2.1", make=lambda: "new") == "new"
+    assert get_cached("a.js", "1.02.0", make=lambda: "third") == "third"
 
 
 @pytest.mark.parametrize("damage", [b"", b"no digest", b"\xff\xfe", b"0" * 64 + b"\nother"])
 def test_what_was_damaged_is_made_anew(folder: Path, damage: bytes) -> None:
-    kept("a.js", make=lambda: "whole")
+    get_cached("a.js", make=lambda: "whole")
     (file,) = folder.iterdir()
     file.write_bytes(damage)
 
-    assert kept("a.js", make=lambda: "again") == "again"
-    assert kept("a.js", make=never) == "again"
+    assert get_cached("a.js", make=lambda: "again") == "again"
+    assert get_cached("a.js", make=never) == "again"
 
 
 def test_where_nothing_can_be_kept_it_is_made_each_time(
@@ -47,8 +47,8 @@ def test_where_nothing_can_be_kept_it_is_made_each_time(
     in_the_way.touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(in_the_way))
 
-    assert kept("a.js", make=lambda: "first") == "first"
-    assert kept("a.js", make=lambda: "second") == "second"
+    assert get_cached("a.js", make=lambda: "first") == "first"
+    assert get_cached("a.js", make=lambda: "second") == "second"
 
 
 def test_without_the_variable_it_lies_in_the_users_own_folder(
@@ -57,6 +57,6 @@ def test_without_the_variable_it_lies_in_the_users_own_folder(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    kept("a.js", make=lambda: "made")
+    get_cached("a.js", make=lambda: "made")
 
     assert len([*(tmp_path / ".cache" / FOLDER).iterdir()]) == 1

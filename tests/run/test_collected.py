@@ -9,25 +9,25 @@ from hypothesis import strategies as st
 from chaos.model.event import StepDone
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
-from chaos.run.files_elsewhere import (
-    Copies,
-    Piece,
-    folder_elsewhere,
-    leave_mark,
-    news,
-    pack,
-    remove_mark,
-    sees,
-    unpack,
-)
 from chaos.run.journal import Journal, read_history
+from chaos.run.remote_files import (
+    FilePiece,
+    HostCopies,
+    build_remote_path,
+    collect_pieces,
+    has_token_file,
+    pack_files,
+    remove_token_file,
+    unpack_files,
+    write_token_file,
+)
 
 STEP = StepDone(attempt=0, rank=1, epoch=0, step=1, losses=None, inputs=None)
 
 
 def run_at(path: Path) -> RunDirectory:
     """Make a run's folders."""
-    return unpack({"plan.json": b"{}"}, path)
+    return unpack_files({"plan.json": b"{}"}, path)
 
 
 def journal_in(run: RunDirectory, *, steps: int) -> Journal:
@@ -40,36 +40,36 @@ def journal_in(run: RunDirectory, *, steps: int) -> Journal:
 def test_a_journal_comes_whole_under_its_hosts_name(tmp_path: Path) -> None:
     there, here = run_at(tmp_path / "there"), run_at(tmp_path / "here")
     journal_in(there, steps=3)
-    copies = Copies(here, "0a1b2c3d", offset_ns=0)
+    copies = HostCopies(here, "0a1b2c3d", clock_offset_ns=0)
 
-    copies.take(news(there.path, copies.known))
+    copies.add_pieces(collect_pieces(there.path, copies.positions))
 
-    assert [e.what for e in read_history(here.journals)][1:] == [STEP] * 3
-    assert copies.sources == {"worker-7-0a1b2c3d"}
-    assert {e.source for e in read_history(here.journals)} == copies.sources
+    assert [e.event for e in read_history(here.journals)][1:] == [STEP] * 3
+    assert copies.journal_names == {"worker-7-0a1b2c3d"}
+    assert {e.source for e in read_history(here.journals)} == copies.journal_names
 
 
 def test_what_comes_later_is_added(tmp_path: Path) -> None:
     there, here = run_at(tmp_path / "there"), run_at(tmp_path / "here")
     journal = journal_in(there, steps=1)
-    copies = Copies(here, "0a", offset_ns=0)
-    copies.take(news(there.path, copies.known))
+    copies = HostCopies(here, "0a", clock_offset_ns=0)
+    copies.add_pieces(collect_pieces(there.path, copies.positions))
     journal.add(STEP)
 
-    copies.take(news(there.path, copies.known))
+    copies.add_pieces(collect_pieces(there.path, copies.positions))
 
     assert len(read_history(here.journals)) == 3
-    assert news(there.path, copies.known) == []
+    assert collect_pieces(there.path, copies.positions) == []
 
 
 def test_an_answer_that_comes_twice_is_taken_once(tmp_path: Path) -> None:
     there, here = run_at(tmp_path / "there"), run_at(tmp_path / "here")
     journal_in(there, steps=2)
-    copies = Copies(here, "0a", offset_ns=0)
-    answer = news(there.path, copies.known)
+    copies = HostCopies(here, "0a", clock_offset_ns=0)
+    answer = collect_pieces(there.path, copies.positions)
 
-    copies.take(answer)
-    copies.take(answer)
+    copies.add_pieces(answer)
+    copies.add_pieces(answer)
 
     assert len(read_history(here.journals)) == 3
 
@@ -79,13 +79,13 @@ def test_a_line_that_is_half_written_waits_for_its_end(tmp_path: Path) -> None:
     journal = journal_in(there, steps=1)
     whole = journal.path.read_bytes()
     journal.path.write_bytes(whole[:-5])
-    copies = Copies(here, "0a", offset_ns=0)
+    copies = HostCopies(here, "0a", clock_offset_ns=0)
 
-    copies.take(news(there.path, copies.known))
+    copies.add_pieces(collect_pieces(there.path, copies.positions))
     assert len(read_history(here.journals)) == 1
 
     journal.path.write_bytes(whole)
-    copies.take(news(there.path, copies.known))
+    copies.add_pieces(collect_pieces(there.path, copies.positions))
     assert len(read_history(here.journals)) == 2
 
 
@@ -96,9 +96,9 @@ def test_times_are_told_by_the_clock_of_this_host(
     folder = tmp_path_factory.mktemp("hosts")
     there, here = run_at(folder / "there"), run_at(folder / "here")
     journal_in(there, steps=1)
-    copies = Copies(here, "0a", offset_ns=offset_ns)
+    copies = HostCopies(here, "0a", clock_offset_ns=offset_ns)
 
-    copies.take(news(there.path, copies.known))
+    copies.add_pieces(collect_pieces(there.path, copies.positions))
 
     told = [e.time_ns for e in read_history(here.journals)]
     assert told == [e.time_ns + offset_ns for e in read_history(there.journals)]
@@ -106,55 +106,55 @@ def test_times_are_told_by_the_clock_of_this_host(
 
 def test_saves_come_whole_and_again_when_they_changed(tmp_path: Path) -> None:
     there, here = run_at(tmp_path / "there"), run_at(tmp_path / "here")
-    copies = Copies(here, "0a", offset_ns=0)
-    (there.saves / "d.json").write_bytes(b"1")
-    copies.take(news(there.path, copies.known))
-    assert (here.saves / "d.json").read_bytes() == b"1"
+    copies = HostCopies(here, "0a", clock_offset_ns=0)
+    (there.save_records / "d.json").write_bytes(b"1")
+    copies.add_pieces(collect_pieces(there.path, copies.positions))
+    assert (here.save_records / "d.json").read_bytes() == b"1"
 
-    copies.take([Piece("saves/d.json", copies.known["saves/d.json"], 99, b"2")])
+    copies.add_pieces([FilePiece("saves/d.json", copies.positions["saves/d.json"], 99, b"2")])
 
-    assert (here.saves / "d.json").read_bytes() == b"2"
+    assert (here.save_records / "d.json").read_bytes() == b"2"
 
 
 def test_stacks_come_beside_the_other_logs(tmp_path: Path) -> None:
     there, here = run_at(tmp_path / "there"), run_at(tmp_path / "here")
     (there.logs / "stacks-rank-1-7.txt").write_text("frame")
-    copies = Copies(here, "0a", offset_ns=0)
+    copies = HostCopies(here, "0a", clock_offset_ns=0)
 
-    copies.take(news(there.path, copies.known))
+    copies.add_pieces(collect_pieces(there.path, copies.positions))
 
     assert (here.logs / "stacks-rank-1-7-0a.txt").read_text() == "frame"
 
 
 def test_a_host_without_a_folder_of_the_run_has_no_news(tmp_path: Path) -> None:
-    assert news(tmp_path / "nothing", {}) == []
+    assert collect_pieces(tmp_path / "nothing", {}) == []
 
 
 def test_a_folder_is_seen_by_the_mark_of_this_run_alone(tmp_path: Path) -> None:
-    assert not sees(tmp_path, "abc")
-    leave_mark(tmp_path / "run", "abc")
+    assert not has_token_file(tmp_path, "abc")
+    write_token_file(tmp_path / "run", "abc")
 
-    assert sees(tmp_path / "run", "abc")
-    assert not sees(tmp_path / "run", "abd")
-    remove_mark(tmp_path / "run")
-    assert not sees(tmp_path / "run", "abc")
+    assert has_token_file(tmp_path / "run", "abc")
+    assert not has_token_file(tmp_path / "run", "abd")
+    remove_token_file(tmp_path / "run")
+    assert not has_token_file(tmp_path / "run", "abc")
 
 
 def test_a_process_apart_gets_the_plan_and_word_of_saves_and_keeps_its_own(tmp_path: Path) -> None:
     here = run_at(tmp_path / "here")
-    (here.saves / "d.json").write_bytes(b"old")
+    (here.save_records / "d.json").write_bytes(b"old")
     (tmp_path / "there/saves").mkdir(parents=True)
     (tmp_path / "there/saves/d.json").write_bytes(b"new")
 
-    there = unpack(pack(here), tmp_path / "there")
+    there = unpack_files(pack_files(here), tmp_path / "there")
 
     assert (there.path / "plan.json").read_bytes() == b"{}"
-    assert (there.saves / "d.json").read_bytes() == b"new"
+    assert (there.save_records / "d.json").read_bytes() == b"new"
     assert there.journals.is_dir()
 
 
 def test_neither_runs_nor_nodes_share_a_folder() -> None:
-    folders = {folder_elsewhere(token, node) for token in "ab" for node in ("n1", "n2")}
+    folders = {build_remote_path(token, node) for token in "ab" for node in ("n1", "n2")}
 
     assert len(folders) == 4
 
@@ -162,17 +162,17 @@ def test_neither_runs_nor_nodes_share_a_folder() -> None:
 def test_marks_without_content_travel_both_ways_and_drafts_do_not(tmp_path: Path) -> None:
     """A report before any training is known by its mark alone, to an observer on another host."""
     there, here = run_at(tmp_path / "there"), run_at(tmp_path / "here")
-    (there.saves / "early-0-0").touch()
-    (there.saves / ".early-0-1.00ff").touch()
-    (here.saves / "size-512").touch()
-    copies = Copies(here, "0a", offset_ns=0)
+    (there.save_records / "early-0-0").touch()
+    (there.save_records / ".early-0-1.00ff").touch()
+    (here.save_records / "size-512").touch()
+    copies = HostCopies(here, "0a", clock_offset_ns=0)
 
-    copies.take(news(there.path, copies.known))
-    unpack(pack(here), tmp_path / "third")
+    copies.add_pieces(collect_pieces(there.path, copies.positions))
+    unpack_files(pack_files(here), tmp_path / "third")
 
-    assert sorted(path.name for path in here.saves.iterdir()) == ["early-0-0", "size-512"]
+    assert sorted(path.name for path in here.save_records.iterdir()) == ["early-0-0", "size-512"]
     assert sorted(path.name for path in (tmp_path / "third/saves").iterdir()) == [
         "early-0-0",
         "size-512",
     ]
-    assert news(there.path, copies.known) == []
+    assert collect_pieces(there.path, copies.positions) == []

@@ -51,7 +51,7 @@ def commit(epoch: int) -> Committed:
 
 def events(journal: Journal) -> list[AnyEvent]:
     entries, _ = read_journal(journal.path)
-    return [e.what for e in entries if not isinstance(e.what, JournalOpened)]
+    return [e.event for e in entries if not isinstance(e.event, JournalOpened)]
 
 
 def kinds(journal: Journal) -> list[str]:
@@ -75,11 +75,11 @@ def ended(journal: Journal) -> FaultEnded:
 def test_storage_is_looked_at_once_the_harm_is_done_and_before_the_gate_opens(
     world: Any, journal: Journal
 ) -> None:
-    def storage_after(op: int) -> StorageSeen:
+    def capture_storage(op: int) -> StorageSeen:
         assert world.done
         return StorageSeen(op=op, checkpoints=())
 
-    controller = launched(plan_of(), world, journal, storage_after=storage_after)
+    controller = launched(plan_of(), world, journal, capture_storage=capture_storage)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -91,12 +91,12 @@ def test_storage_is_looked_at_once_the_harm_is_done_and_before_the_gate_opens(
 def test_storage_is_looked_at_before_a_notice_because_training_goes_on_after_it(
     world: Any, journal: Journal
 ) -> None:
-    def storage_after(op: int) -> StorageSeen:
+    def capture_storage(op: int) -> StorageSeen:
         assert not world.done
         return StorageSeen(op=op, checkpoints=())
 
     plan = plan_of(preempt_node=PreemptNode(notice_s=1))
-    controller = launched(plan, world, journal, storage_after=storage_after)
+    controller = launched(plan, world, journal, capture_storage=capture_storage)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -109,10 +109,10 @@ def test_storage_is_looked_at_before_a_notice_because_training_goes_on_after_it(
 def test_storage_that_cannot_be_read_holds_up_no_strike_and_is_told_of(
     world: Any, journal: Journal
 ) -> None:
-    def storage_after(op: int) -> None:
+    def capture_storage(op: int) -> None:
         raise PermissionError(op)
 
-    controller = launched(plan_of(), world, journal, storage_after=storage_after)
+    controller = launched(plan_of(), world, journal, capture_storage=capture_storage)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)

@@ -10,7 +10,7 @@ from chaos.model.history import Baseline
 from chaos.model.plan import Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
 from chaos.run.clock import SystemClock
-from chaos.run.directory import RunDirectory, create, in_reports
+from chaos.run.directory import RunDirectory, create_run, ensure_reports_folder
 from chaos.run.journal import Journal, read_history
 
 
@@ -34,7 +34,7 @@ def test_plan_environment_and_scenario_are_saved_first(tmp_path: Path) -> None:
     scenario.write_text("scenario: s\n")
     plan = plan_of(scenario)
 
-    directory = create(tmp_path / "reports", "3-now", plan, {"versions": {"ray": "2.60.0"}})
+    directory = create_run(tmp_path / "reports", "3-now", plan, {"versions": {"ray": "2.60.0"}})
 
     kept = directory.load_plan()
     assert kept.token is not None
@@ -46,7 +46,7 @@ def test_plan_environment_and_scenario_are_saved_first(tmp_path: Path) -> None:
 def test_a_name_that_is_taken_gets_a_suffix(tmp_path: Path) -> None:
     plan = plan_of(tmp_path / "s.chaos.yaml")
 
-    names = [create(tmp_path, "run", plan, {}).path.name for _ in range(3)]
+    names = [create_run(tmp_path, "run", plan, {}).path.name for _ in range(3)]
 
     assert names == ["run", "run-2", "run-3"]
 
@@ -55,14 +55,14 @@ def test_reports_that_cannot_be_written_are_the_callers_to_put_right(tmp_path: P
     (tmp_path / "reports").write_text("a file where a folder should be")
 
     with pytest.raises(UsageError, match="--reports"):
-        create(tmp_path / "reports", "run", plan_of(tmp_path / "s.chaos.yaml"), {})
+        create_run(tmp_path / "reports", "run", plan_of(tmp_path / "s.chaos.yaml"), {})
 
 
 def test_a_folder_of_reports_that_is_made_is_marked_and_ignored_by_git(tmp_path: Path) -> None:
     reports = tmp_path / "new" / "reports"
 
-    assert in_reports(reports, "suites") == reports / "suites"
-    assert in_reports(reports, "audits") == reports / "audits"
+    assert ensure_reports_folder(reports, "suites") == reports / "suites"
+    assert ensure_reports_folder(reports, "audits") == reports / "audits"
 
     assert {path.name for path in reports.iterdir()} == {"CHAOSDIR.TAG", ".gitignore"}
     assert (reports / ".gitignore").read_text() == "*\n"
@@ -78,8 +78,8 @@ def test_files_of_the_user_are_ignored_by_nobody(
     here.mkdir()
     monkeypatch.chdir(here)
 
-    in_reports(mine.parent, "suites")
-    in_reports(Path(), "suites")
+    ensure_reports_folder(mine.parent, "suites")
+    ensure_reports_folder(Path(), "suites")
 
     assert {path.name for path in mine.parent.iterdir()} == {"CHAOSDIR.TAG", "mine.txt"}
     assert list(here.iterdir()) == []
@@ -87,8 +87,8 @@ def test_files_of_the_user_are_ignored_by_nobody(
 
 def test_every_run_has_a_token_of_its_own(tmp_path: Path) -> None:
     plan = plan_of(tmp_path / "s.chaos.yaml")
-    first = create(tmp_path, "run", plan, {}).load_plan()
-    again = create(tmp_path, "run", first, {}).load_plan()  # as a replay does
+    first = create_run(tmp_path, "run", plan, {}).load_plan()
+    again = create_run(tmp_path, "run", first, {}).load_plan()  # as a replay does
 
     assert None not in {first.token, again.token}
     assert first.token != again.token
@@ -96,10 +96,10 @@ def test_every_run_has_a_token_of_its_own(tmp_path: Path) -> None:
 
 def test_a_plan_names_the_baselines_that_lie_beside_it(tmp_path: Path) -> None:
     plan = plan_of(tmp_path / "s.chaos.yaml")
-    clean = [create(tmp_path, "clean", plan, {}) for _ in range(2)]
+    clean = [create_run(tmp_path, "clean", plan, {}) for _ in range(2)]
     for directory in clean:
         Journal(directory.journals, "harness", role="harness", clock=SystemClock()).close()
-    run = create(tmp_path, "run", plan, {})
+    run = create_run(tmp_path, "run", plan, {})
 
     run.save_baseline(Baseline([read_history(directory.journals) for directory in clean]))
 

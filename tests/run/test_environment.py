@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.run.environment import commit_and_branch, decisive_versions, own_code
+from chaos.run.environment import digest_chaos_code, find_commit_and_branch, find_decisive_versions
 
 
 def test_a_change_of_chaos_itself_makes_other_baselines(tmp_path: Path) -> None:
@@ -15,10 +15,10 @@ def test_a_change_of_chaos_itself_makes_other_baselines(tmp_path: Path) -> None:
         (package / "inner").mkdir(parents=True)
         (package / "inner/module.py").write_text(code)
 
-    before, same, after = map(own_code, packages)
+    before, same, after = map(digest_chaos_code, packages)
 
     assert before == same != after
-    assert decisive_versions()["code of chaos"] == own_code()
+    assert find_decisive_versions()["code of chaos"] == digest_chaos_code()
 
 
 def test_a_repository_has_a_commit_a_branch_and_a_mark_of_changes(
@@ -28,17 +28,17 @@ def test_a_repository_has_a_commit_a_branch_and_a_mark_of_changes(
         identity = ("-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false")
         subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
 
-    assert commit_and_branch(tmp_path) == (None, None)
+    assert find_commit_and_branch(tmp_path) == (None, None)
     git("init", "-b", "trunk")
-    assert commit_and_branch(tmp_path) == (None, None)
+    assert find_commit_and_branch(tmp_path) == (None, None)
     (tmp_path / "file").write_text("1")
     git("add", "file")
     git("commit", "-m", "first")
-    commit, branch = commit_and_branch(tmp_path)
+    commit, branch = find_commit_and_branch(tmp_path)
     assert re.fullmatch("[0-9a-f]{12}", commit or "")
     assert branch == "trunk"
     (tmp_path / "file").write_text("2")
-    assert commit_and_branch(tmp_path) == (f"{commit}-dirty", "trunk")
+    assert find_commit_and_branch(tmp_path) == (f"{commit}-dirty", "trunk")
     git("checkout", "--detach")
     monkeypatch.setenv("GITHUB_HEAD_REF", "feature")
-    assert commit_and_branch(tmp_path) == (f"{commit}-dirty", "feature")
+    assert find_commit_and_branch(tmp_path) == (f"{commit}-dirty", "feature")

@@ -14,8 +14,8 @@ from chaos.model.scenario import Expect, Job, Limits
 from chaos.report.html import render_run
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import SystemClock
-from chaos.run.directory import RunDirectory, create
-from chaos.run.ports import Show
+from chaos.run.directory import RunDirectory, create_run
+from chaos.run.ports import ShowEntries
 
 
 class Idle:
@@ -24,7 +24,7 @@ class Idle:
     def __init__(self, *, breaks: bool = False) -> None:
         self.breaks = breaks
 
-    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+    def execute(self, plan: Plan, directory: RunDirectory, show: ShowEntries) -> None:
         if self.breaks:
             raise KeyboardInterrupt
 
@@ -47,8 +47,8 @@ def executed(folder: Path, backend: Idle) -> tuple[RunDirectory, list[FinishedRu
     )
     told: list[FinishedRun] = []
     quiet = Console(quiet=True)
-    harness = Harness(folder, quiet, folder, backend, SystemClock(), tell=told.append)
-    directory = create(folder, "run", plan, {})
+    harness = Harness(folder, quiet, folder, backend, SystemClock(), run_listener=told.append)
+    directory = create_run(folder, "run", plan, {})
     with pytest.raises(KeyboardInterrupt):
         harness._execute(plan, directory, None)
     return directory, told

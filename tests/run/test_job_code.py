@@ -180,7 +180,7 @@ def test_a_script_that_is_gone_is_a_job_error(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="No such file") as caught:
         digest_job_code(planned(tmp_path, script="job.py"))
 
-    assert caught.value.place == str(tmp_path / "s/job.py")
+    assert caught.value.location == str(tmp_path / "s/job.py")
 
 
 def test_an_edit_anywhere_in_the_code_changes_the_digests(tmp_path: Path) -> None:

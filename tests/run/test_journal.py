@@ -14,7 +14,7 @@ from chaos.errors import HistoryError
 from chaos.model.event import RunStarted, StepDone
 from chaos.model.history import History
 from chaos.run.clock import SystemClock
-from chaos.run.journal import Journal, Tail, load_history, read_history, write_history
+from chaos.run.journal import Journal, JournalTail, load_history, read_history, write_history
 
 
 def step(number: int) -> StepDone:
@@ -35,7 +35,7 @@ def test_a_torn_last_line_is_left_out_and_its_journal_named(tmp_path: Path) -> N
     history = read_history(tmp_path)
 
     assert history.torn == ("worker-1",)
-    assert [event.step for _, event in history.of(StepDone)] == [1, 2, 3]
+    assert [event.step for _, event in history.select_events(StepDone)] == [1, 2, 3]
 
 
 def test_a_damaged_line_names_its_file_and_number(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_a_line_that_a_full_disk_cuts_short_is_taken_back(tmp_path: Path) -> Non
     journal.add(step(3))
 
     history = read_history(tmp_path)
-    assert [event.step for _, event in history.of(StepDone)] == [1, 3]
-    assert history.missing == {}
+    assert [event.step for _, event in history.select_events(StepDone)] == [1, 3]
+    assert history.missing_lines == {}
 
 
 def test_a_missing_history_says_what_to_give(tmp_path: Path) -> None:
@@ -123,21 +123,21 @@ def test_merged_journals_are_in_order_of_time(tmp_path: Path) -> None:
 
     history = read_history(tmp_path)
 
-    assert [event.step for _, event in history.of(StepDone)] == [1, 2, 3, 4, 5]
+    assert [event.step for _, event in history.select_events(StepDone)] == [1, 2, 3, 4, 5]
 
 
 def test_a_tail_gives_each_event_once_and_no_half_line(tmp_path: Path) -> None:
-    tail = Tail(tmp_path)
+    tail = JournalTail(tmp_path)
     journal = journal_in(tmp_path, steps=1)
-    assert len(tail.new_entries()) == 2
-    assert tail.new_entries() == []
+    assert len(tail.fetch_entries()) == 2
+    assert tail.fetch_entries() == []
     assert tail.lines == {"worker-1": 2}
 
     journal.add(RunStarted(scenario="s", seed=0, backend="ray"))
     with journal.path.open("ab") as file:
         file.write(b'{"half')
 
-    assert [type(e.what).__name__ for e in tail.new_entries()] == ["RunStarted"]
+    assert [type(e.event).__name__ for e in tail.fetch_entries()] == ["RunStarted"]
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -147,7 +147,7 @@ def test_a_loss_keeps_every_bit(tmp_path_factory: pytest.TempPathFactory, value:
     journal.add(StepDone(attempt=0, rank=0, epoch=0, step=1, losses=(value,)))
     journal.close()
 
-    _, event = next(read_history(folder).of(StepDone))
+    _, event = next(read_history(folder).select_events(StepDone))
 
     assert event.losses is not None
     assert isinstance(event.losses[0], float)

@@ -20,15 +20,15 @@ from chaos.model.event import MetadataAsked
 from chaos.model.scenario import Cloud
 from chaos.reclaim.metadata import (
     TOKEN_TTL_MAX_S,
+    MetadataRequest,
     Notice,
-    Request,
-    acknowledges,
-    answer,
-    waits_s,
+    answer_request,
+    compute_wait_s,
+    is_acknowledgement,
 )
 from chaos.run.clock import SystemClock
 from chaos.run.journal import Journal, read_history
-from chaos.run.metadata import MetadataService, node_of
+from chaos.run.metadata import MetadataService, find_node
 
 NOW_S = 1_790_000_000.0
 ABOVE = "/latest/meta-data"
@@ -46,7 +46,7 @@ notices = st.builds(
 
 def aws(target: str, notice: Notice | None, **headers: str) -> tuple[int, str]:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    given = answer("aws", Request("GET", target, named), notice, NOW_S)
+    given = answer_request("aws", MetadataRequest("GET", target, named), notice, NOW_S)
     return given.status, given.body
 
 
@@ -76,12 +76,12 @@ def test_aws_schedules_no_maintenance_for_a_spot_machine(notice: Notice | None) 
 @given(st.integers(1, TOKEN_TTL_MAX_S), st.integers(0, TOKEN_TTL_MAX_S))
 def test_a_token_is_valid_until_it_expires(ttl: int, later: int) -> None:
     asked = {"x-aws-ec2-metadata-token-ttl-seconds": str(ttl)}
-    token = answer("aws", Request("PUT", "/latest/api/token", asked), None, NOW_S)
-    request = Request("GET", ACTION, {"x-aws-ec2-metadata-token": token.body})
+    token = answer_request("aws", MetadataRequest("PUT", "/latest/api/token", asked), None, NOW_S)
+    request = MetadataRequest("GET", ACTION, {"x-aws-ec2-metadata-token": token.body})
 
     assert token.headers == asked
     expected = 200 if later < ttl else 401
-    assert answer("aws", request, NOTICE, NOW_S + later).status == expected
+    assert answer_request("aws", request, NOTICE, NOW_S + later).status == expected
 
 
 @given(st.text(max_size=30))
@@ -93,43 +93,61 @@ def test_a_token_that_was_never_given_is_refused(token: str) -> None:
 def test_a_token_without_a_proper_life_is_a_bad_request(ttl: str) -> None:
     headers = {"x-aws-ec2-metadata-token-ttl-seconds": ttl}
 
-    assert answer("aws", Request("PUT", "/latest/api/token", headers), None, NOW_S).status == 400
+    assert (
+        answer_request(
+            "aws", MetadataRequest("PUT", "/latest/api/token", headers), None, NOW_S
+        ).status
+        == 400
+    )
 
 
 def test_a_token_is_put_from_the_machine_itself() -> None:
     headers = {"x-aws-ec2-metadata-token-ttl-seconds": "60", "x-forwarded-for": "10.0.0.1"}
 
-    assert answer("aws", Request("PUT", "/latest/api/token", headers), None, NOW_S).status == 403
-    assert answer("aws", Request("GET", "/latest/api/token"), None, NOW_S).status == 405
+    assert (
+        answer_request(
+            "aws", MetadataRequest("PUT", "/latest/api/token", headers), None, NOW_S
+        ).status
+        == 403
+    )
+    assert (
+        answer_request("aws", MetadataRequest("GET", "/latest/api/token"), None, NOW_S).status
+        == 405
+    )
 
 
 @given(st.none() | notices)
 def test_google_says_true_from_the_notice_on(notice: Notice | None) -> None:
-    given_ = answer("gcp", Request("GET", PREEMPTED, GOOGLE), notice, NOW_S)
+    given_ = answer_request("gcp", MetadataRequest("GET", PREEMPTED, GOOGLE), notice, NOW_S)
 
     assert given_.body == ("FALSE" if notice is None else "TRUE")
     assert given_.headers["Metadata-Flavor"] == "Google"
-    assert answer("gcp", Request("GET", PREEMPTED), notice, NOW_S).status == 403
+    assert answer_request("gcp", MetadataRequest("GET", PREEMPTED), notice, NOW_S).status == 403
 
 
 def test_google_waits_for_a_change_of_what_was_last_seen() -> None:
     def wait(notice: Notice | None, **query: str) -> float:
         words = "&".join(f"{name}={value}" for name, value in query.items())
-        return waits_s("gcp", Request("GET", f"{PREEMPTED}?{words}", GOOGLE), notice)
+        return compute_wait_s("gcp", MetadataRequest("GET", f"{PREEMPTED}?{words}", GOOGLE), notice)
 
-    etag = answer("gcp", Request("GET", PREEMPTED, GOOGLE), None, NOW_S).headers["ETag"]
+    etag = answer_request("gcp", MetadataRequest("GET", PREEMPTED, GOOGLE), None, NOW_S).headers[
+        "ETag"
+    ]
 
     assert wait(None) == 0
     assert wait(None, wait_for_change="true", timeout_sec="7") == 7
     assert wait(None, wait_for_change="true", last_etag=etag) == float("inf")
     assert wait(NOTICE, wait_for_change="true", last_etag=etag) == 0
-    assert waits_s("gcp", Request("GET", f"{PREEMPTED}?wait_for_change=true"), None) == 0
+    assert (
+        compute_wait_s("gcp", MetadataRequest("GET", f"{PREEMPTED}?wait_for_change=true"), None)
+        == 0
+    )
 
 
 @given(notices)
 def test_azure_schedules_a_preemption_until_it_is_acknowledged(notice: Notice) -> None:
     before, after = (
-        json.loads(answer("azure", Request("GET", EVENTS, AZURE), n, NOW_S).body)
+        json.loads(answer_request("azure", MetadataRequest("GET", EVENTS, AZURE), n, NOW_S).body)
         for n in (None, notice)
     )
     (event,) = after["Events"]
@@ -145,26 +163,29 @@ def test_azure_schedules_a_preemption_until_it_is_acknowledged(notice: Notice) -
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[1]", b'{"StartRequests": [{"EventId": "x"}]}'])
 def test_azure_refuses_to_start_what_is_not_scheduled(body: bytes) -> None:
-    request = Request("POST", EVENTS, AZURE, body)
+    request = MetadataRequest("POST", EVENTS, AZURE, body)
 
-    assert answer("azure", request, NOTICE, NOW_S).status == 400
-    assert not acknowledges("azure", request, NOTICE)
+    assert answer_request("azure", request, NOTICE, NOW_S).status == 400
+    assert not is_acknowledgement("azure", request, NOTICE)
 
 
 @pytest.mark.parametrize(
     ("target", "headers"), [(EVENTS, {}), ("/metadata/scheduledevents", AZURE)]
 )
 def test_azure_needs_header_and_version(target: str, headers: dict[str, str]) -> None:
-    assert answer("azure", Request("GET", target, headers), NOTICE, NOW_S).status == 400
+    assert (
+        answer_request("azure", MetadataRequest("GET", target, headers), NOTICE, NOW_S).status
+        == 400
+    )
 
 
 @given(clouds, st.text(max_size=40), st.none() | notices)
 def test_a_path_that_is_not_there_is_not_found(
     cloud: Cloud, path: str, notice: Notice | None
 ) -> None:
-    request = Request("GET", f"/unknown/{path}", {**GOOGLE, **AZURE})
+    request = MetadataRequest("GET", f"/unknown/{path}", {**GOOGLE, **AZURE})
 
-    assert answer(cloud, request, notice, NOW_S).status == 404
+    assert answer_request(cloud, request, notice, NOW_S).status == 404
 
 
 @pytest.fixture
@@ -212,7 +233,7 @@ def test_a_worker_sees_the_notice_of_its_own_node(
     assert asked(service, "GET", place) == calm
     lines = (tmp_path / "log").read_text().splitlines()
     assert [line.split()[1] for line in lines] == ["node-1", "node-1", "node-1", "-"]
-    events = [e for _, e in read_history(tmp_path).of(MetadataAsked)]
+    events = [e for _, e in read_history(tmp_path).select_events(MetadataAsked)]
     assert [(e.node_id, e.has_notice) for e in events] == [
         ("node-1", False),
         ("node-1", True),
@@ -230,7 +251,7 @@ def test_a_process_below_a_worker_is_on_its_node(service: MetadataService) -> No
     seen = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=False)
 
     assert seen.stdout.strip() == b"200", seen.stderr
-    assert node_of(1, {}) is None
+    assert find_node(1, {}) is None
 
 
 def test_a_request_that_waits_is_answered_when_the_notice_comes(

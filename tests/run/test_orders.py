@@ -97,7 +97,7 @@ def test_a_recovery_is_struck_in_the_next_attempt_and_not_before(
 def test_what_cannot_be_undone_is_recorded_as_such(world: Any, journal: Journal) -> None:
     controller = launched(plan_of(pause_worker=PauseWorker()), world, journal)
     controller.committed(commit(0))
-    world.let_pass = None
+    world.wait_seconds = None
 
     controller.arrive(0, RANK_1)
     controller.finish(within_s=5)

@@ -40,7 +40,7 @@ def plan_of(at: AtStep | AtMoment | AtStart | AtState | AtTime, **fault: Any) ->
 
 def events(journal: Journal) -> list[AnyEvent]:
     entries, _ = read_journal(journal.path)
-    return [e.what for e in entries if not isinstance(e.what, JournalOpened)]
+    return [e.event for e in entries if not isinstance(e.event, JournalOpened)]
 
 
 def outcomes(journal: Journal) -> list[tuple[str, str]]:
@@ -306,4 +306,4 @@ def test_a_launch_that_never_ends_gives_the_op_up(world: Any, journal: Journal) 
 def test_a_place_of_one_attempt_is_none_of_the_others(at: AtStep | AtMoment | AtStart) -> None:
     entry = FaultEntry(at=at, kill_worker=KillWorker())
 
-    assert [entry.may_inject(attempt) for attempt in (0, 1, 2)] == [False, True, False]
+    assert [entry.can_inject(attempt) for attempt in (0, 1, 2)] == [False, True, False]

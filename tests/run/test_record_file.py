@@ -10,7 +10,7 @@ import pytest
 from chaos.errors import HistoryError
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import read_history
-from chaos.run.record_file import digest_of, read_record, write_text
+from chaos.run.record_file import digest_history, read_small_file, write_text
 
 
 def a_link(path: Path) -> None:
@@ -65,19 +65,19 @@ def test_what_is_no_file_is_refused_by_its_name(
 
     with pytest.raises(HistoryError, match=told) as caught:
         read(RunDirectory(tmp_path))
-    assert caught.value.place == str(tmp_path / name)
+    assert caught.value.location == str(tmp_path / name)
 
 
 def test_a_device_is_not_read() -> None:
     with pytest.raises(HistoryError, match="a pipe or a device"):
-        read_record(Path("/dev/zero"))
+        read_small_file(Path("/dev/zero"))
 
 
 def test_a_missing_file_and_a_folder_are_errors_of_the_system(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        read_record(tmp_path / "none")
+        read_small_file(tmp_path / "none")
     with pytest.raises(IsADirectoryError):
-        read_record(tmp_path)
+        read_small_file(tmp_path)
 
 
 def test_journals_are_not_looked_for_behind_a_link(tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_a_digest_is_of_the_bytes_and_of_nothing_that_is_no_file(tmp_path: Path)
     (tmp_path / "b").write_bytes(b"two")
     (tmp_path / "c").symlink_to("a")
 
-    assert digest_of(tmp_path / "a") not in (None, digest_of(tmp_path / "b"))
-    assert digest_of(tmp_path / "c") is None
-    assert digest_of(tmp_path / "d") is None
+    assert digest_history(tmp_path / "a") not in (None, digest_history(tmp_path / "b"))
+    assert digest_history(tmp_path / "c") is None
+    assert digest_history(tmp_path / "d") is None
 
 
 def test_half_of_a_character_is_written_as_its_number(tmp_path: Path) -> None:

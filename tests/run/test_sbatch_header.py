@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.run.sbatch_header import Option, is_for_sbatch, nodes_in, options_in
+from chaos.run.sbatch_header import SbatchOption, count_nodes, is_sbatch_script, parse_options
 
 
 @pytest.mark.parametrize(
@@ -18,13 +18,13 @@ from chaos.run.sbatch_header import Option, is_for_sbatch, nodes_in, options_in
     ],
 )
 def test_the_nodes_are_those_that_the_header_asks_for(header: str, nodes: int) -> None:
-    assert nodes_in(f"#!/bin/bash\n{header}\nsrun python a.py\n") == nodes
+    assert count_nodes(f"#!/bin/bash\n{header}\nsrun python a.py\n") == nodes
 
 
 def test_the_last_of_each_option_counts_with_its_line() -> None:
-    found = options_in("#!/bin/sh\n#SBATCH -o a.log\n#SBATCH --output='b.log' --requeue\n")
+    found = parse_options("#!/bin/sh\n#SBATCH -o a.log\n#SBATCH --output='b.log' --requeue\n")
 
-    assert found == {"--output": Option("b.log", 3), "--requeue": Option("", 3)}
+    assert found == {"--output": SbatchOption("b.log", 3), "--requeue": SbatchOption("", 3)}
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_a_script_is_for_sbatch_by_its_first_lines(tmp_path: Path, text: str, is
     file = tmp_path / "a.sh"
     file.write_text(text, encoding="utf-8")
 
-    assert is_for_sbatch(file) == is_one
+    assert is_sbatch_script(file) == is_one

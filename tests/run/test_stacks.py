@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.run.stacks import Frame, Stack, is_timed, name_callee, parse_stacks
+from chaos.run.stacks import StackFrame, ThreadStack, is_timed, name_callee, parse_stacks
 
 SCRIPT = """\
 import faulthandler, queue, sys, threading, time
@@ -32,8 +32,8 @@ def test_the_last_stacks_of_a_file_are_read_with_the_main_thread_known(tmp_path:
     beside, main = stacks
     assert (beside.is_main, main.is_main) == (False, True)
     file = str(tmp_path / "train.py")
-    assert beside.own == (Frame(file, 4, "collect"),)
-    assert main.own == (Frame(file, 8, "train"), Frame(file, 11, "<module>"))
+    assert beside.user_frames == (StackFrame(file, 4, "collect"),)
+    assert main.user_frames == (StackFrame(file, 8, "train"), StackFrame(file, 11, "<module>"))
     assert name_callee(beside) == "queue.get"
 
 
@@ -42,11 +42,11 @@ def test_a_file_that_is_empty_or_cut_has_no_stacks() -> None:
     assert parse_stacks("Current thread 0x0001 (most recent call first):\n", cwd="/") == ()
 
 
-OWN = Frame("/job/train.py", 31, "train")
-REDUCE = Frame(
+OWN = StackFrame("/job/train.py", 31, "train")
+REDUCE = StackFrame(
     "/v/lib/python3/site-packages/torch/distributed/distributed_c10d.py", 9, "all_reduce"
 )
-WRAPPER = Frame("/v/lib/python3/site-packages/torch/distributed/c10d_logger.py", 8, "wrapper")
+WRAPPER = StackFrame("/v/lib/python3/site-packages/torch/distributed/c10d_logger.py", 8, "wrapper")
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ WRAPPER = Frame("/v/lib/python3/site-packages/torch/distributed/c10d_logger.py",
     ],
 )
 def test_the_callee_is_named_where_it_is_known(
-    below: tuple[Frame, ...], text: str, callee: str
+    below: tuple[StackFrame, ...], text: str, callee: str
 ) -> None:
-    stack = Stack("0x1", (*below, OWN), is_main=True)
+    stack = ThreadStack("0x1", (*below, OWN), is_main=True)
     assert name_callee(stack, lambda _: text) == callee
 
 
@@ -71,12 +71,16 @@ def test_the_callee_is_named_where_it_is_known(
     ("below", "text", "timed"),
     [
         ((), "time.sleep(self.delay)", True),
-        ((Frame("/usr/lib/python3/threading.py", 331, "wait"),), "x.acquire(True, timeout)", True),
-        ((Frame("/usr/lib/python3/threading.py", 327, "wait"),), "waiter.acquire()", False),
+        (
+            (StackFrame("/usr/lib/python3/threading.py", 331, "wait"),),
+            "x.acquire(True, timeout)",
+            True,
+        ),
+        ((StackFrame("/usr/lib/python3/threading.py", 327, "wait"),), "waiter.acquire()", False),
         ((REDUCE,), "work.wait(timeout)", False),
     ],
 )
 def test_a_wait_with_an_end_is_told_from_one_without(
-    below: tuple[Frame, ...], text: str, timed: bool
+    below: tuple[StackFrame, ...], text: str, timed: bool
 ) -> None:
-    assert is_timed(Stack("0x1", (*below, OWN)), lambda _: text) is timed
+    assert is_timed(ThreadStack("0x1", (*below, OWN)), lambda _: text) is timed

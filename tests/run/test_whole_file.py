@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import HarnessError
-from chaos.run.record_file import full_disk_told, read_fields, write_fields, write_text
+from chaos.run.record_file import read_fields, translate_disk_errors, write_fields, write_text
 
 
 def test_what_was_written_is_read_and_nothing_else_lies_there(tmp_path: Path) -> None:
@@ -58,11 +58,11 @@ def test_a_link_in_a_files_place_is_replaced_and_what_it_leads_to_stays(tmp_path
 def test_a_full_disk_is_told_with_what_is_left() -> None:
     with (
         pytest.raises(HarnessError, match=r"^run: cannot write there: No space left.*Make room\.$"),
-        full_disk_told("run", "Make room."),
+        translate_disk_errors("run", "Make room."),
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_an_error_that_is_none_of_the_disk_stays_what_it_is() -> None:
-    with pytest.raises(ConnectionResetError), full_disk_told("run", "Make room."):
+    with pytest.raises(ConnectionResetError), translate_disk_errors("run", "Make room."):
         raise ConnectionResetError(errno.ECONNRESET, "reset")

@@ -7,7 +7,7 @@ import pytest
 from chaos.errors import ScenarioError
 from chaos.plan.make import make_plan
 from chaos.scenario_file.load import load_scenario
-from chaos.scenario_file.text import scenario_text
+from chaos.scenario_file.text import render_scenario
 
 JOB = "scenario: x\njob: {launcher: torchrun, script: job.py, workers: 2%s}\n"
 AT = "at: {epoch: 0, step: 1, rank: 0}"
@@ -29,7 +29,7 @@ def test_torchrun_executes_its_plans_embedded_where_that_is_asked_for(tmp_path: 
     ]
 
     assert [plan.backend for plan in plans] == ["torchrun", "fork"]
-    assert plans[0].baseline().backend == "torchrun"
+    assert plans[0].build_baseline_plan().backend == "torchrun"
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_a_metadata_service_needs_no_ray_and_is_kept_in_the_file_of_its_plan(
     plan = make_plan(load_scenario(file), file=file, seed=0, cwd=tmp_path)
 
     assert plan.shape.metadata == "azure"
-    assert plan.baseline().shape == plan.shape
-    assert 'cluster:\n  metadata: "azure"\n' in scenario_text(
+    assert plan.build_baseline_plan().shape == plan.shape
+    assert 'cluster:\n  metadata: "azure"\n' in render_scenario(
         plan, folder=tmp_path, comment=(), expect={}
     )
 
@@ -157,6 +157,6 @@ def test_the_file_of_a_plan_keeps_how_its_command_is_started_again(tmp_path: Pat
     file = loaded(tmp_path, job)
     plan = make_plan(load_scenario(file), file=file, seed=0, cwd=tmp_path)
 
-    text = scenario_text(plan, folder=tmp_path, comment=(), expect={})
+    text = render_scenario(plan, folder=tmp_path, comment=(), expect={})
 
     assert '  restart: "command"\n  restart_args: {resume: "latest"}\n' in text

@@ -6,7 +6,7 @@ from chaos.errors import UsageError
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model.trigger import AtMoment, AtStep
-from chaos.run.directory import in_reports
+from chaos.run.directory import ensure_reports_folder
 from chaos.scenario_file.load import find_scenarios, load_scenario
 
 TEXT = """\
@@ -111,7 +111,7 @@ def test_one_attempt_may_be_named_twice(tmp_path: Path) -> None:
         "  - {at: {starting: 1}, raise_in_worker: {attempts: [1]}}\n"
     )
 
-    assert load_scenario(file).faults[0].may_inject(1)
+    assert load_scenario(file).faults[0].can_inject(1)
 
 
 def test_folders_are_searched_in_depth_and_in_order(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_folders_are_searched_in_depth_and_in_order(tmp_path: Path) -> None:
 
 def test_scenarios_of_recorded_runs_are_found_only_from_within(tmp_path: Path) -> None:
     own, repro = tmp_path / "own.chaos.yaml", tmp_path / "reports/audits/x/repro/state.chaos.yaml"
-    in_reports(tmp_path / "reports", "audits")
+    ensure_reports_folder(tmp_path / "reports", "audits")
     repro.parent.mkdir(parents=True)
     for file in (own, repro):
         file.touch()
@@ -162,5 +162,5 @@ def test_a_path_without_scenarios_is_the_callers_mistake(
     with pytest.raises(UsageError, match=problem) as caught:
         find_scenarios([tmp_path / name])
 
-    assert caught.value.place == str(tmp_path / name)
+    assert caught.value.location == str(tmp_path / name)
     assert ".chaos.yaml" in caught.value.hint

@@ -34,7 +34,7 @@ from chaos.model.scenario import (
 )
 from chaos.model.trigger import (
     MOMENTS,
-    OF_AN_OBJECT,
+    OBJECT_MOMENTS,
     STATES,
     AtMoment,
     AtStart,
@@ -116,9 +116,9 @@ entries = st.one_of(
 
 def fits_its_place(entry: FaultEntry) -> bool:
     """Return whether a fault of storage is not at an object, or can be done to one."""
-    is_at_object = isinstance(entry.at, AtMoment) and entry.at.moment in OF_AN_OBJECT
+    is_at_object = isinstance(entry.at, AtMoment) and entry.at.moment in OBJECT_MOMENTS
     is_other = entry.fault.family != "storage" or not is_at_object
-    return is_other or (entry.is_of_own_object and entry.fault.fits_objects)
+    return is_other or (entry.is_own_object_fault and entry.fault.fits_objects)
 
 
 jobs = st.builds(

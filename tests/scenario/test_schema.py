@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from chaos.model.fault_entry import FAULTS
-from chaos.scenario_file.messages import json_schema
+from chaos.scenario_file.messages import build_json_schema
 
 jsonschema: Any = pytest.importorskip("jsonschema")
 
@@ -13,14 +13,14 @@ AT = {"epoch": 1, "step": 2}
 
 def is_accepted(**parts: Any) -> bool:
     scenario = {"scenario": "x", "job": JOB, **parts}
-    return bool(jsonschema.Draft202012Validator(json_schema()).is_valid(scenario))
+    return bool(jsonschema.Draft202012Validator(build_json_schema()).is_valid(scenario))
 
 
 def test_the_schema_is_one() -> None:
-    jsonschema.Draft202012Validator.check_schema(json_schema())
+    jsonschema.Draft202012Validator.check_schema(build_json_schema())
 
-    assert json_schema()["$schema"].endswith("2020-12/schema")
-    assert json_schema()["title"] == "chaos scenario"
+    assert build_json_schema()["$schema"].endswith("2020-12/schema")
+    assert build_json_schema()["title"] == "chaos scenario"
 
 
 def test_a_scenario_is_accepted() -> None:
@@ -48,7 +48,7 @@ def test_what_the_loader_refuses_an_editor_shows(parts: dict[str, Any]) -> None:
 
 
 def test_every_record_and_every_fault_tells_an_editor_what_it_is() -> None:
-    schema = json_schema()
+    schema = build_json_schema()
 
     assert all(kind["description"] for kind in schema["$defs"].values())
     assert set(FAULTS) <= set(schema["$defs"]["FaultEntry"]["properties"])

@@ -7,10 +7,10 @@ import pytest
 
 from chaos.errors import ScenarioError
 from chaos.preflight.load import load_question
-from chaos.preflight.trace_files import read_trace
+from chaos.preflight.trace_files import load_trace
 from chaos.scenario_file.load import load_scenario
 
-READERS = [(load_scenario, "scenario", 1), (load_question, "question", 1), (read_trace, "trace", 8)]
+READERS = [(load_scenario, "scenario", 1), (load_question, "question", 1), (load_trace, "trace", 8)]
 
 
 @pytest.mark.parametrize(("read", "what", "most"), READERS)

@@ -5,16 +5,16 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.audit.place_groups import order_of
+from chaos.audit.site_groups import build_sort_key
 from chaos.faults.kill_worker import KillWorker
 from chaos.model.places import EpochRank
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep
-from chaos.search.plans import JobPlaces, drawn_plans
-from chaos.search.shrink import Ops, shrunk
+from chaos.search.plans import JobFaultSites, build_plan_strategy
+from chaos.search.shrink import Ops, shrink_plan
 
 POINTS = [EpochRank(epoch, 0) for epoch in range(6)]
-PLACES = JobPlaces(
+PLACES = JobFaultSites(
     dict.fromkeys(POINTS, 8), dict.fromkeys(("upload_begin", "reported", "committed"), POINTS)
 )
 Wrong = Callable[[Ops], bool]
@@ -39,10 +39,10 @@ def is_in_order(ops: Ops) -> bool:
     first = [op for op in ops if not isinstance(op.at, AtRecovery)]
     causes = [op.at.recovering_from < op.index for op in ops if isinstance(op.at, AtRecovery)]
     numbered = [op.index for op in ops] == list(range(len(ops)))
-    return first == sorted(first, key=order_of) and all(causes) and numbered
+    return first == sorted(first, key=build_sort_key) and all(causes) and numbered
 
 
-@given(drawn_plans(PLACES), st.sampled_from([*DEFECTS]))
+@given(build_plan_strategy(PLACES), st.sampled_from([*DEFECTS]))
 def test_what_is_left_fails_and_nothing_of_it_can_be_left_out(ops: Ops, name: str) -> None:
     tried: list[Ops] = []
 
@@ -53,7 +53,7 @@ def test_what_is_left_fails_and_nothing_of_it_can_be_left_out(ops: Ops, name: st
 
     if not DEFECTS[name](ops):
         return
-    small = shrunk(ops, fails, PLACES)
+    small = shrink_plan(ops, fails, PLACES)
 
     assert DEFECTS[name](small)
     assert len(small) <= {"two": 2, "three": 3, "two epochs": 2, "twice": 2}.get(name, 1)
@@ -66,7 +66,7 @@ def test_faults_become_kills_at_the_first_place_that_fails() -> None:
         index=1, at=AtMoment(epoch=5, moment="reported", rank=0), kill_worker=KillWorker()
     )
 
-    small = shrunk((late, at_report), lambda ops: ops[-1].at.epoch >= 2, PLACES)
+    small = shrink_plan((late, at_report), lambda ops: ops[-1].at.epoch >= 2, PLACES)
 
     assert small == (Op(index=0, at=AtStep(epoch=2, step=1, rank=0), kill_worker=KillWorker()),)
 
@@ -74,7 +74,7 @@ def test_faults_become_kills_at_the_first_place_that_fails() -> None:
 def test_what_must_be_at_a_moment_comes_to_the_earliest_one() -> None:
     op = Op(index=0, at=AtMoment(epoch=5, moment="reported", rank=0), kill_worker=KillWorker())
 
-    (small,) = shrunk((op,), lambda ops: isinstance(ops[0].at, AtMoment), PLACES)
+    (small,) = shrink_plan((op,), lambda ops: isinstance(ops[0].at, AtMoment), PLACES)
 
     assert small.at == AtMoment(epoch=0, moment="reported", rank=0)
 
@@ -82,7 +82,7 @@ def test_what_must_be_at_a_moment_comes_to_the_earliest_one() -> None:
 def test_where_no_worker_may_be_killed_the_kind_stays() -> None:
     op = Op(index=0, at=AtStep(epoch=4, step=7, rank=0), kill_worker=KillWorker(signal="TERM"))
 
-    (small,) = shrunk((op,), lambda _: True, PLACES, ["raise_in_worker"])
+    (small,) = shrink_plan((op,), lambda _: True, PLACES, ["raise_in_worker"])
 
     assert str(small) == "op 0: kill_worker (SIGTERM) at epoch 0, step 1, rank 0"
 
@@ -98,7 +98,7 @@ def test_a_fault_that_becomes_plainer_leaves_the_others_as_they_are() -> None:
     at = AtRecovery(recovering_from=1, stage="loading", rank=0)
     plan = (step, moment, Op(index=2, at=at, kill_worker=KillWorker()))
 
-    small = shrunk(plan, lambda ops: len(ops) == len(plan), PLACES)
+    small = shrink_plan(plan, lambda ops: len(ops) == len(plan), PLACES)
 
     assert [str(op.at) for op in small] == [
         "epoch 0, step 1, rank 0",

@@ -11,10 +11,10 @@ from chaos.selftest.corpus import (
     CorpusAnswer,
     CorpusJob,
     CorpusScore,
-    chosen_jobs,
-    is_as_due,
+    is_answer_right,
     load_corpus,
-    show_corpus,
+    render_corpus,
+    select_jobs,
 )
 
 BUG = CorpusJob(name="loses_momentum", workers=3, bug="momentum is not saved", parts=("optimizer",))
@@ -39,8 +39,8 @@ def test_all_as_it_is_ends_with_zero() -> None:
     )
 
     assert good.exit_code == 0
-    assert (good.found.count, good.named.count, good.blamed.count) == (1, 1, 0)
-    assert good.undecided.count == 1
+    assert (good.detection_rate.count, good.naming_rate.count, good.blame_rate.count) == (1, 1, 0)
+    assert good.undecided_rate.count == 1
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_is_not_the_truth_is_told_by_the_exit_code(
 def test_false_alarms_are_counted_over_the_runs_of_right_jobs_alone() -> None:
     rows = score(answer(BUG.name, "fail", blamed=9), answer(STRICT.name, "fail", blamed=2))
 
-    assert (rows.false_alarms.count, rows.false_alarms.total) == (2, 10)
+    assert (rows.false_alarm_rate.count, rows.false_alarm_rate.total) == (2, 10)
 
 
 def test_a_pass_without_a_resume_is_named() -> None:
@@ -73,20 +73,20 @@ def test_a_pass_without_a_resume_is_named() -> None:
 def test_a_bug_is_named_by_its_check_by_a_part_or_by_a_word() -> None:
     job = CorpusJob(name="x", workers=1, bug="b", checks=("batch",), parts=("ema",), words=("lag",))
 
-    assert job.is_named_by("batch", (), "")
-    assert job.is_named_by("state", (), "rank 0: ema.1 is not what it was")
-    assert job.is_named_by("state", ("ema.1",), "it is not restored")
-    assert job.is_named_by("state", (), "a lagging copy")
-    assert not job.is_named_by("state", ("rng.torch",), "schema")
+    assert job.matches_finding("batch", (), "")
+    assert job.matches_finding("state", (), "rank 0: ema.1 is not what it was")
+    assert job.matches_finding("state", ("ema.1",), "it is not restored")
+    assert job.matches_finding("state", (), "a lagging copy")
+    assert not job.matches_finding("state", ("rng.torch",), "schema")
 
 
 def test_a_found_bug_under_another_name_is_not_as_due() -> None:
-    assert not is_as_due(BUG, answer(BUG.name, "fail", named=False))
+    assert not is_answer_right(BUG, answer(BUG.name, "fail", named=False))
 
 
 def test_both_tables_and_every_wrong_answer_are_shown() -> None:
     console = Console(file=io.StringIO(), width=80)
-    console.print(show_corpus(score(answer(BUG.name, "pass"), answer(STRICT.name, "pass"))))
+    console.print(render_corpus(score(answer(BUG.name, "pass"), answer(STRICT.name, "pass"))))
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
 
@@ -111,6 +111,6 @@ def test_a_missing_script_is_named(tmp_path: Path) -> None:
 
 
 def test_jobs_are_chosen_by_name_and_a_wrong_name_is_refused() -> None:
-    assert chosen_jobs((BUG, RIGHT), ["odd"]) == (RIGHT,)
+    assert select_jobs((BUG, RIGHT), ["odd"]) == (RIGHT,)
     with pytest.raises(UsageError, match="there is no job 'old'"):
-        chosen_jobs((BUG, RIGHT), ["old"])
+        select_jobs((BUG, RIGHT), ["old"])

@@ -4,17 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.model.trigger import AtMoment, AtStep, Trigger
-from chaos.selftest.catalogue import BUGS, CONTROLS, EXHIBITS, Layout
-from chaos.selftest.trials import CONTROL_FAULTS, WORKERS, Case, cases, sample
+from chaos.selftest.catalogue import BUGS, CONTROLS, EXHIBITS, ReportLayout
+from chaos.selftest.runs import CONTROL_FAULTS, WORKERS, TrialCase, build_cases, select_sample
 
 seeds = st.integers(0, 10_000)
 
 
-def drawn(seed: int, **changes: int) -> tuple[Case, ...]:
-    return cases(EXHIBITS, seed=seed, **{"runs_per_bug": 7, "controls": 48, **changes})
+def drawn(seed: int, **changes: int) -> tuple[TrialCase, ...]:
+    return build_cases(EXHIBITS, seed=seed, **{"runs_per_bug": 7, "controls": 48, **changes})
 
 
-def exists(course: Layout, at: Trigger) -> bool:
+def exists(course: ReportLayout, at: Trigger) -> bool:
     if isinstance(at, AtStep):
         return at.epoch < course.reports and 1 <= at.step <= course.steps[at.epoch]
     assert isinstance(at, AtMoment)
@@ -33,7 +33,7 @@ def test_one_seed_gives_one_test_and_another_gives_another(seed: int) -> None:
 def test_what_is_drawn_for_a_job_does_not_depend_on_the_other_jobs(seed: int, some: set) -> None:  # type: ignore[type-arg]
     chosen = [exhibit for exhibit in EXHIBITS if exhibit in some]
 
-    alone = cases(chosen, seed=seed, runs_per_bug=7, controls=48)
+    alone = build_cases(chosen, seed=seed, runs_per_bug=7, controls=48)
 
     assert alone == tuple(case for case in drawn(seed) if case.exhibit in some)
 
@@ -46,7 +46,7 @@ def test_every_strike_is_at_a_place_that_the_job_has_and_a_rank_comes_to(seed: i
             assert exists(course, op.at), (case.exhibit.id, course, op)
             assert op.at.rank in range(WORKERS)
             if isinstance(op.at, AtMoment) and op.at.moment == "saving":
-                assert op.at.rank in case.exhibit.savers
+                assert op.at.rank in case.exhibit.saving_ranks
 
 
 @given(seeds, st.integers(0, 60), st.integers(1, 20))
@@ -76,8 +76,8 @@ def test_of_two_kills_the_second_is_still_ahead_when_the_first_has_struck(seed: 
         course = case.exhibit.layout(case.variant)
         for first, second in (ops for ops in case.runs if len(ops) > 1):
             assert first.at.rank == second.at.rank
-            assert course.passed(first.at) <= course.passed(second.at)
-            assert second.at.epoch >= course.resumes_at(first) - 1
+            assert course.compute_sort_key(first.at) <= course.compute_sort_key(second.at)
+            assert second.at.epoch >= course.find_resume_epoch(first) - 1
 
 
 @given(seeds)
@@ -85,16 +85,16 @@ def test_most_runs_of_a_bug_are_where_it_can_show(seed: int) -> None:
     for bug in BUGS:
         runs = [(c.variant, ops) for c in drawn(seed) if c.exhibit == bug for ops in c.runs]
 
-        revealing = sum(bug.is_revealed_by(variant, ops) for variant, ops in runs)
+        revealing = sum(bug.has_revealing_fault(variant, ops) for variant, ops in runs)
 
         assert revealing >= len(runs) * 5 // 7
 
 
 @given(seeds)
 def test_a_sample_has_every_job_once_and_every_bug_where_it_shows(seed: int) -> None:
-    chosen = sample(drawn(seed))
+    chosen = select_sample(drawn(seed))
 
     assert {case.exhibit.id for case in chosen} == {exhibit.id for exhibit in EXHIBITS}
     for case in chosen:
         (ops,) = case.runs
-        assert case.exhibit.is_control or case.exhibit.is_revealed_by(case.variant, ops)
+        assert case.exhibit.is_control or case.exhibit.has_revealing_fault(case.variant, ops)

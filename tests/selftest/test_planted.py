@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from chaos.audit.job_profile import job_profile
+from chaos.audit.job_profile import measure_job
 from chaos.check.judge import judge
 from chaos.faults.kill_worker import KillWorker
 from chaos.launch.forked.backend import ForkBackend
@@ -19,11 +19,11 @@ from chaos.model.places import EpochRank
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtStep
 from chaos.model.verdict import Verdict
-from chaos.run.directory import create
+from chaos.run.directory import create_run
 from chaos.run.journal import read_history
 from chaos.selftest import planted
-from chaos.selftest.catalogue import BUGS, CONTROLS, EXHIBITS, Exhibit, Variant
-from chaos.selftest.trials import Case, Ops, plan_of
+from chaos.selftest.catalogue import BUGS, CONTROLS, EXHIBITS, CatalogueJob, Variant
+from chaos.selftest.runs import Ops, TrialCase, build_plan
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(120)]
 
@@ -39,13 +39,13 @@ class Seen:
 Run = Callable[..., Seen]
 
 
-def sampled(exhibits: Iterable[Exhibit]) -> list[Any]:
+def sampled(exhibits: Iterable[CatalogueJob]) -> list[Any]:
     """Return exhibits as parameters: a third of them for CI, the rest for the nightly run."""
     marks = ((), pytest.mark.nightly, pytest.mark.nightly)
     return [pytest.param(e, id=e.id, marks=marks[n % 3]) for n, e in enumerate(exhibits)]
 
 
-def variant(exhibit: Exhibit) -> Variant:
+def variant(exhibit: CatalogueJob) -> Variant:
     return Variant(
         epochs=exhibit.epochs[0] + 1,
         steps_per_epoch=5,
@@ -56,7 +56,7 @@ def variant(exhibit: Exhibit) -> Variant:
     )
 
 
-def ops(exhibit: Exhibit) -> Ops:
+def ops(exhibit: CatalogueJob) -> Ops:
     """Return a kill that reveals the bug, or that a control survives."""
     saving = exhibit.places.count("saving") > 1
     at = AtMoment(epoch=2, moment="saving", rank=0) if saving else AtStep(epoch=2, step=1, rank=0)
@@ -76,12 +76,12 @@ def choice(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(backend: ForkBackend, choice: Path, tmp_path: Path) -> Run:
-    def run_exhibit(exhibit: Exhibit, *strikes: Op, baseline: History | None = None) -> Seen:
+    def run_exhibit(exhibit: CatalogueJob, *strikes: Op, baseline: History | None = None) -> Seen:
         config = variant(exhibit)
         choice.write_text(
             json.dumps({"train_loop": exhibit.train_loop, "config": exhibit.args(config)})
         )
-        plan = plan_of(Case(exhibit, config, ()), strikes, backend="fork", cwd=ROOT)
+        plan = build_plan(TrialCase(exhibit, config, ()), strikes, backend="fork", cwd=ROOT)
         job = plan.job.model_copy(
             update={
                 "train_loop": "tests.selftest.any_loop:train_loop",
@@ -89,7 +89,7 @@ def run(backend: ForkBackend, choice: Path, tmp_path: Path) -> Run:
             }
         )
         plan = plan.model_copy(update={"job": job})
-        directory = create(tmp_path, "run", plan, {})
+        directory = create_run(tmp_path, "run", plan, {})
         backend.execute(plan, directory, lambda _: None)
         history = read_history(directory.journals)
         return Seen(judge(plan, history, baseline), history)
@@ -99,12 +99,12 @@ def run(backend: ForkBackend, choice: Path, tmp_path: Path) -> Run:
 
 @pytest.mark.parametrize("exhibit", sampled(EXHIBITS))
 def test_left_alone_it_trains_to_its_end_as_the_catalogue_lays_it_out(
-    run: Run, exhibit: Exhibit
+    run: Run, exhibit: CatalogueJob
 ) -> None:
     seen = run(exhibit)
 
     assert seen.verdict.status == "pass", seen.verdict.headline
-    length, course = job_profile(seen.history), exhibit.layout(variant(exhibit))
+    length, course = measure_job(seen.history), exhibit.layout(variant(exhibit))
     for rank in (0, 1):
         assert (
             tuple(length.steps[EpochRank(epoch, rank)] for epoch in length.epochs) == course.steps
@@ -112,7 +112,7 @@ def test_left_alone_it_trains_to_its_end_as_the_catalogue_lays_it_out(
 
 
 @pytest.mark.parametrize("control", sampled(CONTROLS))
-def test_a_control_that_is_struck_comes_out_the_same(run: Run, control: Exhibit) -> None:
+def test_a_control_that_is_struck_comes_out_the_same(run: Run, control: CatalogueJob) -> None:
     baseline = run(control).history
 
     seen = run(control, *ops(control), baseline=baseline)
@@ -121,9 +121,9 @@ def test_a_control_that_is_struck_comes_out_the_same(run: Run, control: Exhibit)
 
 
 @pytest.mark.parametrize("bug", sampled(BUGS))
-def test_a_bug_that_is_struck_where_it_shows_is_found(run: Run, bug: Exhibit) -> None:
+def test_a_bug_that_is_struck_where_it_shows_is_found(run: Run, bug: CatalogueJob) -> None:
     strikes = ops(bug)
-    assert bug.is_revealed_by(variant(bug), strikes)
+    assert bug.has_revealing_fault(variant(bug), strikes)
     baseline = run(bug).history
 
     seen = run(bug, *strikes, baseline=baseline)
@@ -134,13 +134,13 @@ def test_a_bug_that_is_struck_where_it_shows_is_found(run: Run, bug: Exhibit) ->
 def test_the_metric_of_early_stopping_worsens_and_recovers_and_then_ends_the_job(run: Run) -> None:
     exhibit = next(e for e in CONTROLS if e.stops_after is not None)
 
-    commits = [event for _, event in run(exhibit).history.of(Committed)]
+    commits = [event for _, event in run(exhibit).history.select_events(Committed)]
 
     assert [commit.metrics[0]["waited"] for commit in commits] == [0, 1, 0, 1, 2]
 
 
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.id)
-def test_a_bug_is_one_place_of_a_loop_and_a_control_none(exhibit: Exhibit) -> None:
+def test_a_bug_is_one_place_of_a_loop_and_a_control_none(exhibit: CatalogueJob) -> None:
     compared = [
         (file.stem, node.comparators[0])
         for file in Path(planted.__file__).parent.glob("*.py")

@@ -6,10 +6,10 @@ from chaos.check.judge import CHECKS
 from chaos.faults.kill_worker import KillWorker
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtStep, Moment
-from chaos.selftest.catalogue import EXHIBITS, Exhibit, Variant
+from chaos.selftest.catalogue import EXHIBITS, CatalogueJob, Variant
 
 
-def exhibit(name: str) -> Exhibit:
+def exhibit(name: str) -> CatalogueJob:
     return next(e for e in EXHIBITS if e.id == name)
 
 
@@ -34,7 +34,7 @@ def moment(epoch: int, moment: Moment) -> Op:
 
 
 def shows(name: str, op: Op, choices: Variant | None = None) -> bool:
-    return exhibit(name).is_revealed_by(choices or variant(), (op,))
+    return exhibit(name).has_revealing_fault(choices or variant(), (op,))
 
 
 RESTORING = ("Z01", "Z03", "Z07", "Z09", "Z11", "Z13", "Z15", "Z23")
@@ -85,8 +85,8 @@ def test_a_bug_in_saving_shows_inside_a_save_alone(bug: str) -> None:
 def test_one_strike_of_several_is_enough() -> None:
     bug = exhibit("Z07")
 
-    assert bug.is_revealed_by(variant(), (step(0), step(2)))
-    assert not bug.is_revealed_by(variant(), ())
+    assert bug.has_revealing_fault(variant(), (step(0), step(2)))
+    assert not bug.has_revealing_fault(variant(), ())
 
 
 def test_nothing_reveals_a_bug_in_a_control() -> None:
@@ -94,9 +94,9 @@ def test_nothing_reveals_a_bug_in_a_control() -> None:
 
 
 def test_every_bug_names_who_should_see_it_and_every_control_nobody() -> None:
-    assert all(bool(e.first) != e.is_control for e in EXHIBITS)
+    assert all(bool(e.first_checks) != e.is_control for e in EXHIBITS)
 
 
-@pytest.mark.parametrize("name", sorted({name for e in EXHIBITS for name in e.first}))
+@pytest.mark.parametrize("name", sorted({name for e in EXHIBITS for name in e.first_checks}))
 def test_who_should_see_a_bug_is_a_check_that_exists(name: str) -> None:
     assert name in {check.NAME for check in CHECKS}

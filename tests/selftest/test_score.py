@@ -12,14 +12,14 @@ from chaos.model.plan import Op
 from chaos.model.scenario import VerdictStatus
 from chaos.model.trigger import AtStep
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.selftest.catalogue import EXHIBITS, Exhibit
-from chaos.selftest.score import Score, line, show_score
-from chaos.selftest.trials import Judged, is_named
+from chaos.selftest.catalogue import EXHIBITS, CatalogueJob
+from chaos.selftest.runs import JudgedTrial, is_bug_named
+from chaos.selftest.score import Score, format_progress, render_score
 
 OP = Op(index=0, at=AtStep(epoch=1, step=2, rank=1), kill_worker=KillWorker())
 
 
-def exhibit(name: str) -> Exhibit:
+def exhibit(name: str) -> CatalogueJob:
     return next(e for e in EXHIBITS if e.id == name)
 
 
@@ -32,9 +32,9 @@ def row(
     revealing: bool | None = None,
     first: str | None = None,
     named: bool = False,
-) -> Judged:
+) -> JudgedTrial:
     control = exhibit(name).is_control
-    return Judged(
+    return JudgedTrial(
         number=number,
         exhibit=name,
         is_control=control,
@@ -54,14 +54,14 @@ CAUGHT = row("Z07", "fail", first="state", named=True)
 SILENT = row("N01", "pass")
 
 
-def score(*rows: Judged) -> Score:
+def score(*rows: JudgedTrial) -> Score:
     names = {row.exhibit for row in rows}
     return Score(0, "fork", tuple(e for e in EXHIBITS if e.id in names), rows, 1.0)
 
 
 def shown(of: Score) -> str:
     console = Console(file=io.StringIO(), width=80)
-    console.print(show_score(of))
+    console.print(render_score(of))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -87,8 +87,8 @@ def test_a_bug_missed_is_bad_and_listed_with_its_replay() -> None:
     bad = score(CAUGHT, row("Z07", "pass", number=1), SILENT)
 
     assert bad.exit_code == 1
-    assert bad.on_bugs.detected.count == 1
-    assert bad.on_bugs.revealed == 2
+    assert bad.total_bug_score.detection_rate.count == 1
+    assert bad.total_bug_score.revealing_count == 2
     assert "missed: Z07, kill_worker (SIGKILL) at epoch 1, step 2, rank 1" in shown(bad)
     assert "chaos replay reports/selftests/" in shown(bad)
 
@@ -101,7 +101,7 @@ def test_a_strike_that_cannot_show_the_bug_counts_neither_way() -> None:
     masked = row("Z07", "pass", revealing=False)
 
     assert score(CAUGHT, masked).exit_code == 0
-    assert score(CAUGHT, masked).on_bugs.revealed == 1
+    assert score(CAUGHT, masked).total_bug_score.revealing_count == 1
 
 
 def test_a_bug_that_no_strike_showed_was_not_tried() -> None:
@@ -112,7 +112,7 @@ def test_a_right_job_blamed_is_bad() -> None:
     bad = score(CAUGHT, row("N01", "fail", first="leftovers"))
 
     assert bad.exit_code == 1
-    assert bad.false_alarms.count == 1
+    assert bad.false_alarm_rate.count == 1
     assert "false alarm: N01" in shown(bad)
 
 
@@ -120,7 +120,7 @@ def test_a_right_job_not_shown_to_be_right_is_not_good() -> None:
     open_ = score(CAUGHT, SILENT, row("N01", "inconclusive", landed=False))
 
     assert open_.exit_code == 2
-    assert open_.false_alarms.total == 1
+    assert open_.false_alarm_rate.total == 1
     assert "undecided: N01" in shown(open_)
 
 
@@ -130,19 +130,19 @@ def test_a_wrong_name_is_told_and_does_not_fail_the_test() -> None:
     assert misnamed.exit_code == 0
     assert "misnamed trajectory: Z07" in shown(misnamed)
     assert "misnamed: Z07" in shown(misnamed)
-    assert misnamed.on_bugs.named.count == 0
+    assert misnamed.total_bug_score.naming_rate.count == 0
 
 
 def test_a_name_is_right_where_check_and_part_are() -> None:
     bug = exhibit("Z07")
 
-    assert is_named(bug, broken("state", "rank 0: optimizer.exp_avg is reset"))
-    assert is_named(bug, broken("state", "`optimizer.momentum_buffer`: reset"))
-    assert not is_named(bug, broken("state", "rank 0: rng.torch is reset"))
-    assert not is_named(bug, broken("state", "rank 0: optimizer.exp_avg_sq is reset"))
-    assert not is_named(bug, broken("trajectory", "optimizer.exp_avg"))
-    assert is_named(exhibit("Z15"), broken("sample-order"))
-    assert is_named(exhibit("Z13"), broken("state", "rank 0: declared.ema is not what it was"))
+    assert is_bug_named(bug, broken("state", "rank 0: optimizer.exp_avg is reset"))
+    assert is_bug_named(bug, broken("state", "`optimizer.momentum_buffer`: reset"))
+    assert not is_bug_named(bug, broken("state", "rank 0: rng.torch is reset"))
+    assert not is_bug_named(bug, broken("state", "rank 0: optimizer.exp_avg_sq is reset"))
+    assert not is_bug_named(bug, broken("trajectory", "optimizer.exp_avg"))
+    assert is_bug_named(exhibit("Z15"), broken("sample-order"))
+    assert is_bug_named(exhibit("Z13"), broken("state", "rank 0: declared.ema is not what it was"))
 
 
 def test_what_machines_are_told_is_what_people_are_told() -> None:
@@ -166,17 +166,17 @@ rows = st.builds(
 
 
 @given(st.lists(rows, min_size=1))
-def test_every_score_fits_80_columns_and_green_means_nothing_wrong(of: list[Judged]) -> None:
+def test_every_score_fits_80_columns_and_green_means_nothing_wrong(of: list[JudgedTrial]) -> None:
     one = score(*of)
 
     assert all(len(text) <= 80 for text in shown(one).splitlines())
     wrong = any(r.is_miss or r.is_false_alarm for r in of)
     assert (one.exit_code == 1) == wrong
-    assert (f"{one.false_alarms.count} of") in shown(one) or not one.controls
+    assert (f"{one.false_alarm_rate.count} of") in shown(one) or not one.controls
 
 
 def test_progress_says_what_came_of_the_last_run() -> None:
-    text = line(3, 9, row("Z07", "pass")).plain
+    text = format_progress(3, 9, row("Z07", "pass")).plain
 
     assert text.startswith("selftest  3/9  ✗ Z07: kill_worker")
     assert text.endswith("(missed)")

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from chaos import shelf
+from chaos import report_store
 from chaos.cli import commands as cli
 from chaos.errors import HarnessError, HistoryError
-from chaos.harness import Harness, UnkeptError, check_again, write_suite
+from chaos.harness import Harness, UnsavedRunError, rejudge_run, write_suite
 from chaos.model.plan import Plan
 from chaos.model.summary import STALE
 from chaos.run.clock import SystemClock
-from chaos.run.directory import RunDirectory, create
-from chaos.run.ports import Show
+from chaos.run.directory import RunDirectory, create_run
+from chaos.run.ports import ShowEntries
 from tests.report.conftest import plan_of
 from tests.shelf.conftest import Shelf
 
@@ -53,7 +53,7 @@ def test_a_verdict_of_another_history_is_told_as_such_and_judged_again(
     assert STALE in said(monkeypatch, capsys, "report", mixed_up)[1]
     assert NOT_OF_IT in said(monkeypatch, capsys, "report", mixed_up, "--format", "md")[1]
 
-    assert check_again(mixed_up).verdict.status == "fail"
+    assert rejudge_run(mixed_up).verdict.status == "fail"
 
     assert NOT_OF_IT not in said(monkeypatch, capsys, "report", mixed_up, "--format", "md")[1]
 
@@ -79,18 +79,22 @@ def test_a_suites_row_is_unknown_where_its_runs_history_is_another_now(
     suite = reports / stocked.suite.relative_to(stocked.reports)
     guilty = reports / stocked.guilty.relative_to(stocked.reports)
     valid = reports / stocked.valid.relative_to(stocked.reports)
-    before = [run.status for run in shelf.runs_at(suite)]
+    before = [run.status for run in report_store.load_summaries(suite)]
     shutil.copy(valid / "history.jsonl", guilty / "history.jsonl")
 
     assert before == ["pass", "fail", None]
-    assert [run.status for run in shelf.runs_at(suite)] == ["pass", "inconclusive", None]
+    assert [run.status for run in report_store.load_summaries(suite)] == [
+        "pass",
+        "inconclusive",
+        None,
+    ]
 
 
 def test_another_runs_history_is_no_verdict(stocked: Shelf, tmp_path: Path) -> None:
     folder = shutil.copytree(stocked.guilty, tmp_path / "mixed")
     shutil.copy(stocked.valid / "history.jsonl", folder / "history.jsonl")
 
-    verdict = check_again(folder).verdict
+    verdict = rejudge_run(folder).verdict
 
     assert verdict.status == "inconclusive"
     assert "history.jsonl is of another run than plan.json" in verdict.headline
@@ -107,7 +111,7 @@ def test_a_folder_of_links_is_judged_without_following_one(stocked: Shelf, tmp_p
         (folder / name).unlink()
         (folder / name).symlink_to(precious)
 
-    check_again(folder)
+    rejudge_run(folder)
 
     assert precious.read_text() == "mine"
     assert not (folder / "report.html").is_symlink()
@@ -119,7 +123,7 @@ def test_a_pipe_in_a_folder_is_not_waited_for(stocked: Shelf, tmp_path: Path, na
     (folder / name).unlink()
     os.mkfifo(folder / name)
 
-    for look in (check_again, shelf.read_run):
+    for look in (rejudge_run, report_store.load_run):
         with pytest.raises(HistoryError, match=f"{name}: this is not a file, but a pipe"):
             look(folder)
 
@@ -147,7 +151,7 @@ class Idle:
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails
 
-    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+    def execute(self, plan: Plan, directory: RunDirectory, show: ShowEntries) -> None:
         if self.fails:
             raise full()
 
@@ -179,14 +183,14 @@ def test_a_disk_that_is_full_at_the_end_costs_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     plan = plan_of("killed")
-    directory = create(tmp_path, "run", plan, {})
+    directory = create_run(tmp_path, "run", plan, {})
     console = Console(quiet=True)
     told: list[object] = []
-    harness = Harness(tmp_path, console, tmp_path, Idle(), SystemClock(), tell=told.append)
+    harness = Harness(tmp_path, console, tmp_path, Idle(), SystemClock(), run_listener=told.append)
     monkeypatch.setattr("chaos.run.record_file.write_bytes", filled_from(name))
     monkeypatch.setattr("chaos.run.journal.write_bytes", filled_from(name))
 
-    with pytest.raises(UnkeptError) as caught:
+    with pytest.raises(UnsavedRunError) as caught:
         harness._execute(plan, directory, None)
 
     assert len(told) == 1
@@ -196,7 +200,7 @@ def test_a_disk_that_is_full_at_the_end_costs_no_verdict(
 
 def test_a_disk_that_is_full_during_the_run_is_no_defect_of_ours(tmp_path: Path) -> None:
     plan = plan_of("killed")
-    directory = create(tmp_path, "run", plan, {})
+    directory = create_run(tmp_path, "run", plan, {})
     quiet = Console(quiet=True)
     harness = Harness(tmp_path, quiet, tmp_path, Idle(fails=True), SystemClock())
 

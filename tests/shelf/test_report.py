@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chaos import shelf
+from chaos import report_store
 from chaos.cli import commands as cli
 from chaos.errors import HistoryError
 from chaos.harness import write_suite
@@ -139,7 +139,7 @@ def test_a_run_without_its_summary_is_compared_by_its_history(
     old = shutil.copytree(stocked.guilty, tmp_path / "old")
     (old / "summary.json").unlink()
     (old / "verdict.json").unlink()
-    known, again = shelf.summary_at(stocked.guilty), shelf.summary_at(old)
+    known, again = report_store.load_summary(stocked.guilty), report_store.load_summary(old)
 
     assert (again.status, again.broken) == ("fail", "trajectory")
     assert again.phases_s == known.phases_s
@@ -148,7 +148,7 @@ def test_a_run_without_its_summary_is_compared_by_its_history(
 
 def test_a_suite_whose_runs_are_gone_still_has_its_rows(stocked: Shelf, tmp_path: Path) -> None:
     alone = shutil.copytree(stocked.suite, tmp_path / "suites" / "alone")
-    rows = list(shelf.rows_of(alone))
+    rows = list(report_store.load_suite_rows(alone))
 
     assert [row.standing for row in rows] == ["not_run"] * 3
     assert "the run's folder is gone" in (rows[0].error or "")
@@ -159,9 +159,9 @@ def test_a_suite_of_an_older_chaos_can_be_opened_and_not_compared(tmp_path: Path
     old.mkdir(parents=True)
     (old / "report.html").write_text("")
 
-    assert shelf.item_at(old).kind == "suite"
+    assert report_store.find_report(old).kind == "suite"
     with pytest.raises(HistoryError, match="cannot read the suite"):
-        shelf.runs_at(old)
+        report_store.load_summaries(old)
 
 
 def test_the_trend_page_links_runs_and_suites_that_exist(

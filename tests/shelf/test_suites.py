@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from chaos.model.summary import SUITE
-from chaos.run.suites import newest_suites, read_suite, suite_before
+from chaos.run.suites import find_newest_suites, find_previous_suite, read_suite
 from tests.report.past import past_run, past_suite
 from tests.shelf.conftest import Shelf
 
@@ -22,7 +22,7 @@ def test_the_newest_suites_are_given_from_the_oldest(tmp_path: Path) -> None:
     for hour in (3, 1, 2):
         keep(tmp_path, f"20261121T0{hour}0000", "killed", "lost")
 
-    found = newest_suites(tmp_path, 2)
+    found = find_newest_suites(tmp_path, 2)
 
     assert [name for name, _ in found] == ["20261121T020000", "20261121T030000"]
 
@@ -45,7 +45,7 @@ def test_the_suite_before_is_the_last_of_the_same_folder(tmp_path: Path) -> None
         keep(tmp_path, f"20261121T0{hour}0000", scenario)
     newest = tmp_path / "suites" / "20261121T030000"
 
-    found = suite_before(newest, read_suite(newest))
+    found = find_previous_suite(newest, read_suite(newest))
 
     assert found is not None
     assert (found[0], found[1].started) == ("20261121T010000", "2026-11-21T01:00:00Z")
@@ -54,7 +54,7 @@ def test_the_suite_before_is_the_last_of_the_same_folder(tmp_path: Path) -> None
 def test_a_run_is_found_from_the_folder_of_reports(tmp_path: Path) -> None:
     keep(tmp_path, "20261121T010000", "killed")
 
-    [(_, suite)] = newest_suites(tmp_path, 9)
+    [(_, suite)] = find_newest_suites(tmp_path, 9)
 
     assert suite.runs[0].directory == "killed/0-1"
     assert suite.runs[0].recovery_s == 1.5
@@ -65,4 +65,4 @@ def test_a_suite_that_is_cut_off_is_left_out(tmp_path: Path) -> None:
     cut = keep(tmp_path, "20261121T020000", "killed")
     cut.write_text(cut.read_text()[:40])
 
-    assert [name for name, _ in newest_suites(tmp_path, 9)] == ["20261121T010000"]
+    assert [name for name, _ in find_newest_suites(tmp_path, 9)] == ["20261121T010000"]

@@ -15,9 +15,9 @@ from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.plan.make import make_plan
 from chaos.report.outcome import FinishedRun
-from chaos.run.directory import create
+from chaos.run.directory import create_run
 from chaos.run.journal import read_history
-from chaos.run.machine import lacking_of_slurm
+from chaos.run.machine import find_missing_slurm
 from chaos.scenario_file.load import load_scenario
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ RunScenario = Callable[[str], FinishedRun]
 
 @pytest.fixture
 def slurm() -> None:
-    if missing := lacking_of_slurm():
+    if missing := find_missing_slurm():
         pytest.skip(f"Slurm is not installed: no {missing[0]}")
 
 
@@ -43,11 +43,11 @@ def run(slurm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunScen
     (desk / "scenarios").symlink_to(ROOT / "scenarios")  # the jobs' paths begin there
 
     def of(plan: Plan, baseline: History | None = None) -> FinishedRun:
-        directory = create(tmp_path / "reports" / plan.slug, "run", plan, {})
+        directory = create_run(tmp_path / "reports" / plan.slug, "run", plan, {})
         with SlurmBackend() as backend:
             runner.execute(backend, plan, directory, baseline)
         history = read_history(directory.journals)
-        return runner.judged(directory, plan, history, baseline, duration_s=1.0)
+        return runner.judge_run(directory, plan, history, baseline, duration_s=1.0)
 
     def ran(name: str) -> FinishedRun:
         file = SCENARIOS / f"{name}.chaos.yaml"
@@ -56,7 +56,7 @@ def run(slurm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunScen
             refuse_unmet_needs(plan, os.environ)
         except UnmetNeedError as error:
             pytest.skip(str(error))
-        clean = of(plan.baseline())
+        clean = of(plan.build_baseline_plan())
         assert clean.verdict.status == "pass", clean.verdict.headline
         return of(plan, clean.history)
 

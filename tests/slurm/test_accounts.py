@@ -1,6 +1,6 @@
 """The lines of `jobcomp/filetxt`, as Slurm 22.05 has written them."""
 
-from chaos.launch.slurm.cluster import accounted
+from chaos.launch.slurm.cluster import parse_accounts
 
 LINE = (
     "JobId={job} UserId=root(0) GroupId=root(0) Name=train.sbatch JobState={state} "
@@ -19,7 +19,7 @@ def line(state: str, job: int = 1, code: str = "0:0", start: str = "2026-01-01T2
 def test_each_end_of_the_job_is_a_start_and_other_jobs_are_left_out() -> None:
     text = line("PREEMPTED") + line("COMPLETED", job=2) + line("FAILED", code="143:0")
 
-    starts = accounted(text, 1)
+    starts = parse_accounts(text, 1)
 
     assert [(one.start, one.state, one.code) for one in starts] == [
         (0, "PREEMPTED", 0),
@@ -29,16 +29,16 @@ def test_each_end_of_the_job_is_a_start_and_other_jobs_are_left_out() -> None:
 
 
 def test_a_signal_is_no_code() -> None:
-    [one] = accounted(line("CANCELLED", code="0:15"), 1)
+    [one] = parse_accounts(line("CANCELLED", code="0:15"), 1)
 
     assert (one.code, one.signal) == (0, 15)
 
 
 def test_a_job_that_never_began_has_no_time() -> None:
-    [one] = accounted(line("CANCELLED", start="Unknown"), 1)
+    [one] = parse_accounts(line("CANCELLED", start="Unknown"), 1)
 
     assert one.ran_s is None
 
 
 def test_a_line_that_is_not_whole_yet_is_no_end() -> None:
-    assert not accounted(line("COMPLETED").partition(" DerivedExitCode=")[0], 1)
+    assert not parse_accounts(line("COMPLETED").partition(" DerivedExitCode=")[0], 1)

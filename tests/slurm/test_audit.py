@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from chaos.audit.card import Card
-from chaos.run.leavings import TMP
+from chaos.run.held_folders import TMP
 from tests.called import chaos as called
 from tests.slurm.conftest import ROOT
 
@@ -52,7 +52,7 @@ def test_a_script_that_resumes_passes_and_leaves_nothing(audited: Audited) -> No
     assert card.word == "pass", card.reasons
     assert card.job.workers == 2
     assert {"preempted at once", "node lost", "mid-epoch", "inside a save"} <= {
-        run.group for run in card.runs if run.happened
+        run.group for run in card.runs if run.has_all_faults
     }
     assert {p.pid for p in psutil.process_iter() if p.name() in DAEMONS} <= before
     assert not [*TMP.glob("chaos-slurm-*")]

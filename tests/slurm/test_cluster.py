@@ -10,9 +10,9 @@ import pytest
 from chaos.errors import UnmetNeedError, UsageError
 from chaos.launch.slurm.client import JobState
 from chaos.launch.slurm.cluster import SlurmCluster
-from chaos.launch.slurm.run import ended_by, require_one
+from chaos.launch.slurm.run import describe_end, require_one_training
 from chaos.model.scenario import Job
-from chaos.run.clock import SystemClock, came
+from chaos.run.clock import SystemClock, await_condition
 
 pytestmark = pytest.mark.timeout(120)
 STARTS = int(os.environ.get("CHAOS_SLURM_STARTS", "200"))
@@ -43,13 +43,15 @@ def started_and_ended(folder: Path, *, with_a_job: bool = False) -> Path:
     one = cluster(folder)
     try:
         one.start()
-        assert one.idle() >= {"node-0", "node-1"}
+        assert one.find_idle_nodes() >= {"node-0", "node-1"}
         if with_a_job:  # whose steps outlive the daemons, unless they are ended as well
             script = folder / "stubborn.sbatch"
             script.write_text(STUBBORN, encoding="utf-8")
             script_env = {**os.environ, "FOLDER": str(one.folder)}
-            one.submit([str(script)], script_env, "/", folder / "job.log", is_own=True)
-            assert came((one.folder / "steps").exists, SystemClock(), within_s=30, poll_s=0.05)
+            one.submit([str(script)], script_env, "/", folder / "job.log", forces_log=True)
+            assert await_condition(
+                (one.folder / "steps").exists, SystemClock(), within_s=30, poll_s=0.05
+            )
     finally:
         one.stop()
     return one.folder
@@ -78,7 +80,9 @@ def test_what_is_no_script_for_sbatch_is_refused_in_its_words(slurm: None, tmp_p
     try:
         one.start()
         with pytest.raises(UsageError, match="does not look like a batch script"):
-            one.submit([str(script)], os.environ, str(tmp_path), tmp_path / "out.log", is_own=False)
+            one.submit(
+                [str(script)], os.environ, str(tmp_path), tmp_path / "out.log", forces_log=False
+            )
     finally:
         one.stop()
 
@@ -94,20 +98,20 @@ def test_an_array_is_refused_at_its_line_unless_a_task_is_chosen(
     tmp_path: Path, header: str
 ) -> None:
     with pytest.raises(UsageError, match=r"train\.sbatch:2: each task of --array=0-1 is a tr"):
-        require_one(array_job(tmp_path, header, None))
+        require_one_training(array_job(tmp_path, header, None))
 
-    require_one(array_job(tmp_path, header, 1))
+    require_one_training(array_job(tmp_path, header, 1))
 
 
 def test_a_task_of_no_array_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"job\.array_task is 1, and the script has no --array"):
-        require_one(array_job(tmp_path, "#SBATCH --nodes=1", 1))
+        require_one_training(array_job(tmp_path, "#SBATCH --nodes=1", 1))
 
 
 def test_without_slurm_the_need_is_named_with_what_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chaos.launch.slurm.cluster.lacking_of_slurm", lambda: ("sbatch",))
+    monkeypatch.setattr("chaos.launch.slurm.cluster.find_missing_slurm", lambda: ("sbatch",))
 
     with pytest.raises(UnmetNeedError, match="no `sbatch` is found") as caught:
         cluster(tmp_path).start()
@@ -127,7 +131,7 @@ def test_without_slurm_the_need_is_named_with_what_installs_it(
 def test_the_end_of_a_job_is_put_in_words(seen: dict[str, object], words: str) -> None:
     state = JobState(**{**STATE.__dict__, **seen})
 
-    assert words in ended_by(state)
+    assert words in describe_end(state)
 
 
 @pytest.mark.parametrize(

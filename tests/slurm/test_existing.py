@@ -16,8 +16,8 @@ from chaos.launch.slurm import ending, existing
 from chaos.launch.slurm.client import JobState
 from chaos.launch.slurm.cluster import SlurmCluster
 from chaos.launch.slurm.existing import ExistingSlurm
-from chaos.run.clock import SystemClock, came
-from chaos.run.sbatch_header import Option
+from chaos.run.clock import SystemClock, await_condition
+from chaos.run.sbatch_header import SbatchOption
 from tests.called import Done
 from tests.called import chaos as called
 from tests.slurm.conftest import ROOT
@@ -44,21 +44,21 @@ def of(script: Path, token: str = "0a1b", **env: str) -> ExistingSlurm:
 def test_every_name_of_a_controller_is_an_address() -> None:
     settings = {"SlurmctldHost[0]": "head(10.0.0.9)", "SlurmctldHost[1]": "spare"}
 
-    found = existing.addresses({**settings, "SlurmctldPort": "6817-6819"})
+    found = existing.parse_addresses({**settings, "SlurmctldPort": "6817-6819"})
 
     assert found == ["head:6817", "10.0.0.9:6817", "spare:6817"]
 
 
 def test_a_node_is_own_by_the_name_of_its_host() -> None:
-    known = existing.nodes_in(NODES, "gpu02")
+    known = existing.parse_nodes(NODES, "gpu02")
 
     assert [(node.node_id, node.is_own) for node in known] == [("gpu01", False), ("gpu02", True)]
     assert known[0].partitions == {"gpu", "all"}
 
 
 def test_a_job_without_a_partition_is_in_the_default_one() -> None:
-    assert existing.default_partition(PARTITIONS) == "all"
-    assert not existing.default_partition(PARTITIONS.splitlines()[0])
+    assert existing.parse_default_partition(PARTITIONS) == "all"
+    assert not existing.parse_default_partition(PARTITIONS.splitlines()[0])
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_a_job_without_a_partition_is_in_the_default_one() -> None:
 def test_a_job_that_may_come_onto_another_host_is_refused(
     partitions: set[str], is_refused: bool
 ) -> None:
-    known = existing.nodes_in(NODES, "gpu01.site")
+    known = existing.parse_nodes(NODES, "gpu01.site")
     refused = pytest.raises(ClusterError, match=r"gpu02 on host gpu02\.site")
 
     with refused if is_refused else contextlib.nullcontext():
-        existing.refuse_elsewhere(known, frozenset(partitions))
+        existing.require_local_nodes(known, frozenset(partitions))
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_a_job_is_the_runs_by_its_user_and_its_comment(
 def test_an_end_that_no_fault_brings_is_by_others(tmp_path: Path, state: str) -> None:
     seen = JobState(**{**STATE.__dict__, "state": state})
 
-    assert state in (of(tmp_path).ended_by_others(seen) or "")
+    assert state in (of(tmp_path).describe_foreign_end(seen) or "")
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING", "COMPLETED", "FAILED", "TIMEOUT"])
 def test_an_end_of_the_jobs_own_is_not(tmp_path: Path, state: str) -> None:
-    assert of(tmp_path).ended_by_others(JobState(**{**STATE.__dict__, "state": state})) is None
+    assert of(tmp_path).describe_foreign_end(JobState(**{**STATE.__dict__, "state": state})) is None
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,13 @@ def test_an_end_of_the_jobs_own_is_not(tmp_path: Path, state: str) -> None:
 def test_a_requeue_without_a_fault_is_by_others(
     tmp_path: Path, why: str, is_struck: bool, is_others: bool
 ) -> None:
-    found = of(tmp_path).requeued_by_others(why, is_struck=is_struck)
+    found = of(tmp_path).describe_foreign_requeue(why, has_fault=is_struck)
 
     assert (found is not None) == is_others
 
 
 def test_a_script_keeps_its_own_comment(tmp_path: Path) -> None:
-    given = {"--comment": Option("project x", 2)}
+    given = {"--comment": SbatchOption("project x", 2)}
 
     assert of(tmp_path).options(given) == ("--comment=project x chaos-0a1b",)
     assert of(tmp_path).options({}) == ("--comment=chaos-0a1b",)
@@ -134,8 +134,8 @@ def test_a_users_words_on_the_site_reach_sbatch_and_those_of_another_job_do_not(
 ) -> None:
     one = of(tmp_path)
 
-    assert all(map(one.takes, ["SBATCH_ACCOUNT", "HOME"]))
-    assert not any(map(one.takes, ["SLURM_JOB_ID", "SBATCH_CLUSTERS", "SLURM_CLUSTERS"]))
+    assert all(map(one.accepts_variable, ["SBATCH_ACCOUNT", "HOME"]))
+    assert not any(map(one.accepts_variable, ["SLURM_JOB_ID", "SBATCH_CLUSTERS", "SLURM_CLUSTERS"]))
 
 
 def test_the_settings_are_those_that_were_looked_at(
@@ -144,8 +144,8 @@ def test_the_settings_are_those_that_were_looked_at(
     one = of(tmp_path, SLURM_CONF="/job/slurm.conf")
     monkeypatch.setenv("SLURM_CONF", "/site/slurm.conf")
 
-    assert not one.takes("SLURM_CONF")  # a job's own
-    assert one.own_env == {"SLURM_CONF": "/site/slurm.conf"}
+    assert not one.accepts_variable("SLURM_CONF")  # a job's own
+    assert one.command_env == {"SLURM_CONF": "/site/slurm.conf"}
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ def theirs(slurm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     one = SlurmCluster(3, 2, tmp_path / "log", SystemClock())
     try:
         one.start()
-        job = one.submit([str(script)], os.environ, "/", tmp_path / "theirs.log", is_own=False)
-        monkeypatch.setenv("SLURM_CONF", one.own_env["SLURM_CONF"])
+        job = one.submit([str(script)], os.environ, "/", tmp_path / "theirs.log", forces_log=False)
+        monkeypatch.setenv("SLURM_CONF", one.command_env["SLURM_CONF"])
         settings = one._call("scontrol", "show", "config").stdout
         port = settings.partition("SlurmctldPort")[2].split()[1]
         there = Theirs(one, f"127.0.0.1:{port}", job, tmp_path)
@@ -228,7 +228,7 @@ def theirs(slurm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 def until(is_so: Callable[[], bool]) -> bool:
-    return came(is_so, SystemClock(), within_s=60, poll_s=0.2)
+    return await_condition(is_so, SystemClock(), within_s=60, poll_s=0.2)
 
 
 @pytest.mark.embedded

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos.guard.folder import Folder
-from chaos.guard.records import Restart
-from chaos.guard.report import restarts_of
+from chaos.guard.folder import GuardFolder
+from chaos.guard.records import RestartAnswer
+from chaos.guard.report import load_judged_restarts
 from chaos.launch.slurm.cluster import SlurmCluster
-from chaos.run.clock import SystemClock, came
+from chaos.run.clock import SystemClock, await_condition
 from tests.slurm.conftest import ROOT
 
 pytestmark = [pytest.mark.embedded, pytest.mark.nightly, pytest.mark.timeout(300)]
@@ -29,9 +29,9 @@ def cluster(slurm: None, tmp_path: Path) -> Iterator[SlurmCluster]:
         one.stop()
 
 
-def requeued(cluster: SlurmCluster, folder: Path, *words: str) -> list[Restart]:
+def requeued(cluster: SlurmCluster, folder: Path, *words: str) -> list[RestartAnswer]:
     """Train with a guard, requeue the job after a save and two steps, and let it end."""
-    clock, guard, log = SystemClock(), Folder(str(folder / "guard")), folder / "job.log"
+    clock, guard, log = SystemClock(), GuardFolder(str(folder / "guard")), folder / "job.log"
     script = folder / "guarded.sbatch"
     text = (JOBS / "slurm/spirals.sbatch").read_text(encoding="utf-8")
     script.write_text(text.replace("srun ", "chaos guard --folder guard -- srun "), "utf-8")
@@ -44,17 +44,17 @@ def requeued(cluster: SlurmCluster, folder: Path, *words: str) -> list[Restart]:
     number = cluster.submit(words, env, str(folder), log)
 
     def has_saved() -> bool:
-        made, steps = max((s.step for s in guard.saves()), default=0), guard.steps(0, 0)
+        made, steps = max((s.step for s in guard.load_saves()), default=0), guard.load_steps(0, 0)
         return bool(made and steps) and steps[-1].number >= made + 2
 
     def has_ended() -> bool:
         seen = cluster.job(number)
         return seen is not None and seen.has_ended
 
-    assert came(has_saved, clock, within_s=120, poll_s=0.1), log.read_text()
+    assert await_condition(has_saved, clock, within_s=120, poll_s=0.1), log.read_text()
     cluster.control("requeue", number)
-    assert came(has_ended, clock, within_s=150, poll_s=0.1), log.read_text()
-    return restarts_of(guard)
+    assert await_condition(has_ended, clock, within_s=150, poll_s=0.1), log.read_text()
+    return load_judged_restarts(guard)
 
 
 def test_a_requeued_job_comes_back_on_every_rank(cluster: SlurmCluster, tmp_path: Path) -> None:

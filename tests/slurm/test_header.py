@@ -7,9 +7,9 @@ import pytest
 
 from chaos.errors import JobError
 from chaos.launch.slurm.cluster import SlurmCluster
-from chaos.launch.slurm.header import Wanted, as_taken, wanted_of
-from chaos.run.clock import SystemClock, came
-from chaos.run.sbatch_header import options_in, options_of
+from chaos.launch.slurm.header import HeaderNeeds, describe_options, parse_needs
+from chaos.run.clock import SystemClock, await_condition
+from chaos.run.sbatch_header import load_options, parse_options
 
 pytestmark = pytest.mark.timeout(120)
 SITE = """\
@@ -26,13 +26,13 @@ srun sleep 100
 """
 
 
-def wanted(*lines: str, nodes: int = 1) -> Wanted:
+def wanted(*lines: str, nodes: int = 1) -> HeaderNeeds:
     header = "\n".join(f"#SBATCH {line}" for line in lines)
-    return wanted_of(Path("train.sbatch"), options_in(f"#!/bin/bash\n{header}\n"), nodes=nodes)
+    return parse_needs(Path("train.sbatch"), parse_options(f"#!/bin/bash\n{header}\n"), nodes=nodes)
 
 
 def test_a_header_that_wants_nothing_is_had() -> None:
-    assert wanted("--nodes=2 --requeue", "--time=1:00", nodes=2) == Wanted()
+    assert wanted("--nodes=2 --requeue", "--time=1:00", nodes=2) == HeaderNeeds()
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_what_cannot_be_had_is_refused_with_its_line(line: str, why: str) -> Non
 
 
 def test_what_slurm_only_counts_is_told() -> None:
-    told = as_taken(options_in("#SBATCH --gres=gpu:4 --mem=500G\n#SBATCH --nodes=2\n"))
+    told = describe_options(parse_options("#SBATCH --gres=gpu:4 --mem=500G\n#SBATCH --nodes=2\n"))
 
     assert told == {
         "--gres=gpu:4": "counted by Slurm: no process is given a device, or kept from one",
@@ -124,18 +124,20 @@ def test_what_slurm_only_counts_is_told() -> None:
 def test_a_sites_header_is_taken_as_it_is(slurm: None, tmp_path: Path) -> None:
     script, log = tmp_path / "train.sbatch", tmp_path / "out.log"
     script.write_text(SITE, encoding="utf-8")
-    found = wanted_of(script, options_of(script), nodes=2)
-    one = SlurmCluster(2, found.cpus, tmp_path / "log", SystemClock(), wanted=found)
+    found = parse_needs(script, load_options(script), nodes=2)
+    one = SlurmCluster(2, found.cpus, tmp_path / "log", SystemClock(), needs=found)
     try:
         one.start()
-        job = one.submit([str(script)], os.environ, str(tmp_path), log, is_own=False)
-        is_there = came(log.exists, SystemClock(), within_s=30, poll_s=0.1)
+        job = one.submit([str(script)], os.environ, str(tmp_path), log, forces_log=False)
+        is_there = await_condition(log.exists, SystemClock(), within_s=30, poll_s=0.1)
         assert is_there, one.job(job)
-        came(lambda: bool(log.read_text()), SystemClock(), within_s=30, poll_s=0.1)
+        await_condition(lambda: bool(log.read_text()), SystemClock(), within_s=30, poll_s=0.1)
         one.preempt("node-0", grace_s=0, for_s=1.0)
-        came(lambda: one.restarts_of(job) == 1, SystemClock(), within_s=30, poll_s=0.1)
+        await_condition(
+            lambda: one.count_restarts(job) == 1, SystemClock(), within_s=30, poll_s=0.1
+        )
 
-        assert one.restarts_of(job) == 1
+        assert one.count_restarts(job) == 1
         assert log.read_text().startswith("gpus 4 of gpu, devices ''")
     finally:
         one.stop()

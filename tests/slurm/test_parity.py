@@ -18,7 +18,7 @@ from chaos.model.scenario import ClusterShape, FailureBudget, Job, Scenario
 from chaos.model.trigger import AtStep
 from chaos.plan.make import make_plan
 from chaos.report.outcome import FinishedRun
-from chaos.run.directory import create
+from chaos.run.directory import create_run
 from chaos.run.journal import read_history
 from chaos.run.ports import ScriptBackend
 from tests.slurm.conftest import ROOT
@@ -45,19 +45,19 @@ def judged(backend: ScriptBackend, job: Job, folder: Path) -> FinishedRun:
     plan = make_plan(scenario, file=folder / "x.chaos.yaml", seed=0, cwd=folder, backend="ray")
 
     def of(plan: Plan, baseline: History | None = None) -> FinishedRun:
-        directory = create(folder / "reports" / plan.slug, "run", plan, {})
+        directory = create_run(folder / "reports" / plan.slug, "run", plan, {})
         runner.execute(backend, plan, directory, baseline)
         history = read_history(directory.journals)
-        return runner.judged(directory, plan, history, baseline, duration_s=1.0)
+        return runner.judge_run(directory, plan, history, baseline, duration_s=1.0)
 
-    clean = of(plan.baseline())
+    clean = of(plan.build_baseline_plan())
     assert clean.verdict.status == "pass", clean.verdict.headline
     return of(plan, clean.history)
 
 
 def losses(history: History) -> dict[tuple[int, int, int], tuple[float | str, ...] | None]:
     """Return the last losses of each rank at each step."""
-    done = (event for _, event in history.of(StepDone))
+    done = (event for _, event in history.select_events(StepDone))
     return {(one.rank, one.epoch, one.step): one.losses for one in done}
 
 

@@ -26,9 +26,11 @@ def test_a_preempted_job_is_requeued_and_goes_on_from_its_last_save(
 
     assert done.verdict.status == "pass", done.verdict.headline
     assert done.verdict.restarts.resumed == 1
-    decided = [(e.attempt, e.decision, e.charged) for _, e in done.history.of(FailureDecided)]
+    decided = [
+        (e.attempt, e.decision, e.charged) for _, e in done.history.select_events(FailureDecided)
+    ]
     assert decided == [(0, "RETRY", "nothing")]
-    groups = [event for _, event in done.history.of(WorkerGroupStarted)]
+    groups = [event for _, event in done.history.select_events(WorkerGroupStarted)]
     assert [e.attempt for e in groups] == [0, 1]
     assert {place.node_id for e in groups for place in e.workers} == {"node-0", "node-1"}
 
@@ -45,6 +47,6 @@ def test_a_scenario_is_as_expected(run: RunScenario, name: str) -> None:
 def test_the_end_of_a_job_in_its_grace_is_told(run: RunScenario) -> None:
     done = run("preempted_in_grace")
 
-    [raised] = [event for _, event in done.history.of(FitRaised)]
+    [raised] = [event for _, event in done.history.select_events(FitRaised)]
     assert raised.error == "FAILED"
     assert "within its grace" in raised.message

@@ -13,9 +13,9 @@ import pytest
 
 from chaos.faults.world import Target
 from chaos.launch.slurm.world import SlurmWorld
-from chaos.processes.tree import stands_still
-from chaos.run.armed import ArmedFaults
-from chaos.run.clock import SystemClock, came
+from chaos.processes.tree import is_stopped
+from chaos.run.armed_faults import ArmedFaults
+from chaos.run.clock import SystemClock, await_condition
 
 # It writes a line for each signal that it has got.
 HEARS = (
@@ -80,9 +80,9 @@ def test_a_worker_that_another_fault_holds_stays_held(
     worker: "subprocess.Popen[str]", tmp_path: Path
 ) -> None:
     worker.send_signal(signal.SIGSTOP)
-    assert came(lambda: stands_still(worker.pid), SystemClock(), within_s=5.0, poll_s=0.01)
+    assert await_condition(lambda: is_stopped(worker.pid), SystemClock(), within_s=5.0, poll_s=0.01)
 
     assert world_of([worker.pid], [worker.pid], tmp_path).signal(
         "USR1", to_batch=False, within_s=5.0
     )
-    assert stands_still(worker.pid)
+    assert is_stopped(worker.pid)

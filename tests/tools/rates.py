@@ -14,21 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from chaos.check.prediction_band import PROFILES, student
+from chaos.check.prediction_band import PROFILES, find_student_quantile
 from chaos.compare.comparison import (
     MEASURES,
-    compare,
-    doubled_ranks,
-    fewer_p,
-    holm,
-    rank_test,
+    compare_ranks,
+    compare_runs,
+    compute_fewer_p,
+    correct_p_values,
+    double_ranks,
     repeats_needed,
 )
 from chaos.guard.records import LOSSES_KEPT
 from chaos.guard.steps import BLOCK, WINDOW_MIN, has_risen
 from chaos.model.bounds import Tolerance
 from chaos.model.summary import RunSummary
-from chaos.report.markdown import table
+from chaos.report.markdown import build_table_lines
 from chaos.selftest.score import Rate
 from tests.check.clean_runs import DEFECTS, NOISES, RANKS, STEPS, found, hidden, rate
 from tests.report.past import past_run
@@ -66,13 +66,13 @@ def agreement(effort: Effort) -> list[str]:
         ("Wilson's interval", "scipy", 300, _wilson),
         ("Student's quantile, relative", "scipy", 300, _student),
     )
-    return table(
+    return build_table_lines(
         head,
         [
             (what, other, str(cases), _power(_largest(one, effort.of(cases))))
             for what, other, cases, one in rows
         ],
-        numbers_from=2,
+        numbers_start=2,
     )
 
 
@@ -93,24 +93,24 @@ def _rank(first: int, second: int, *, least: bool = False) -> One:
         sizes = (first, second) if least else draws.integers(1, (first + 1, second + 1))
         ours, theirs = (draws.normal(size=size).tolist() for size in sizes)
         expected = stats.mannwhitneyu(ours, theirs, method="exact").pvalue
-        return abs(rank_test(ours, theirs).p - float(expected))
+        return abs(compare_ranks(ours, theirs).p - float(expected))
 
     return one
 
 
 def _tied(draws: np.random.Generator) -> float:
     ours, theirs = (draws.integers(0, 4, size=size).tolist() for size in draws.integers(1, 6, 2))
-    ranks = doubled_ranks([*ours, *theirs])
+    ranks = double_ranks([*ours, *theirs])
     mean = len(theirs) * (len(ranks) + 1)
     out = abs(sum(ranks[len(ours) :]) - mean)
     far = [abs(sum(chosen) - mean) >= out for chosen in combinations(ranks, len(theirs))]
-    return abs(rank_test(ours, theirs).p - sum(far) / len(far))
+    return abs(compare_ranks(ours, theirs).p - sum(far) / len(far))
 
 
 def _normal(draws: np.random.Generator) -> float:
     ours, theirs = draws.integers(0, 9, size=(2, 60)).tolist()
     expected = stats.mannwhitneyu(ours, theirs, method="asymptotic").pvalue
-    return abs(rank_test(ours, theirs).p - float(expected))
+    return abs(compare_ranks(ours, theirs).p - float(expected))
 
 
 def _holm(draws: np.random.Generator) -> float:
@@ -120,7 +120,7 @@ def _holm(draws: np.random.Generator) -> float:
     sets = [c for size in range(1, len(values) + 1) for c in combinations(places, size)]
     worst = {chosen: min(1.0, len(chosen) * min(values[p] for p in chosen)) for chosen in sets}
     expected = [max(p for chosen, p in worst.items() if place in chosen) for place in places]
-    return max(abs(a - b) for a, b in zip(holm(values), expected, strict=True))
+    return max(abs(a - b) for a, b in zip(correct_p_values(values), expected, strict=True))
 
 
 def _fisher(draws: np.random.Generator) -> float:
@@ -128,7 +128,7 @@ def _fisher(draws: np.random.Generator) -> float:
     stood, stands = int(draws.integers(0, before + 1)), int(draws.integers(0, after + 1))
     cells = [[stands, after - stands], [stood, before - stood]]
     expected = stats.fisher_exact(cells, alternative="less").pvalue
-    return abs(fewer_p(stood, before, stands, after) - float(expected))
+    return abs(compute_fewer_p(stood, before, stands, after) - float(expected))
 
 
 def _wilson(draws: np.random.Generator) -> float:
@@ -141,7 +141,7 @@ def _wilson(draws: np.random.Generator) -> float:
 
 def _student(draws: np.random.Generator) -> float:
     degrees, tail = int(draws.integers(1, 201)), float(10 ** -draws.uniform(0.5, 8))
-    return abs(float(student(tail, degrees) / stats.t.isf(tail, degrees)) - 1)
+    return abs(float(find_student_quantile(tail, degrees) / stats.t.isf(tail, degrees)) - 1)
 
 
 # -- chaos compare -------------------------------------------------------------------------------
@@ -164,15 +164,15 @@ def false_regressions(effort: Effort) -> list[str]:
     for scenarios, repeats, values, trials in NOTHING_CHANGED:
         worse, better = _told(scenarios, repeats, values, effort.of(trials))
         rows.append((f"{scenarios} x {repeats}", values, str(worse), str(better)))
-    return table(head, rows, numbers_from=2)
+    return build_table_lines(head, rows, numbers_start=2)
 
 
 def _told(scenarios: int, repeats: int, values: str, trials: int) -> tuple[Rate, Rate]:
     draws = np.random.default_rng(1)
     told = [
         {
-            change.shown
-            for row in compare(
+            change.result
+            for row in compare_runs(
                 *(_suite(draws, scenarios, repeats, values) for _ in range(2))
             ).scenarios
             for change in row.changes
@@ -204,7 +204,7 @@ def repeats(_: Effort) -> list[str]:
     many = (1, 2, 6, 12, 28, 50, 100)
     needed = [str(repeats_needed(len(MEASURES) * scenarios)) for scenarios in many]
     head = ("scenarios", *map(str, many))
-    return table(head, [("repeats on each side", *needed)], numbers_from=1)
+    return build_table_lines(head, [("repeats on each side", *needed)], numbers_start=1)
 
 
 # -- bands ---------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def false_alarms(effort: Effort) -> list[str]:
         )
         for noise in NOISES
     ]
-    return table(head, rows, numbers_from=1)
+    return build_table_lines(head, rows, numbers_start=1)
 
 
 def _setting(clean: int, allowance: Tolerance | None) -> str:
@@ -251,7 +251,7 @@ def defects_found(effort: Effort) -> list[str]:
         (defect, *(_shown(defect, clean, noise, trials) for clean, noise in settings))
         for defect in DEFECTS
     ]
-    return table(head, rows, numbers_from=1)
+    return build_table_lines(head, rows, numbers_start=1)
 
 
 def _shown(defect: str, clean: int, noise: float, trials: int) -> str:
@@ -293,7 +293,7 @@ def rises(effort: Effort) -> list[str]:
         )
         for rise in RISES
     ]
-    return table(head, [*rows, *found], numbers_from=1)
+    return build_table_lines(head, [*rows, *found], numbers_start=1)
 
 
 def _risen(

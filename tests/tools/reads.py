@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from chaos.check.analysis import RunAnalysis, RunTables
-from chaos.check.files import Files
+from chaos.check.files import RunFiles
 from chaos.check.judge import CHECKS, judge
 from chaos.check.state_snapshots import StateSnapshots
 from chaos.model.event import Event
@@ -65,7 +65,7 @@ def tables_of(cls: type) -> dict[str, Callable[..., Any]]:
 def _recording(found: defaultdict[str, Reader]) -> Iterator[None]:
     """Record, while the context lasts, who asks for which events and tables."""
     names = _names()
-    numbers_of: Any = History._numbers_of
+    numbers_of: Any = History._find_numbers
 
     def asked(history: History, kind: type[Event]) -> Any:
         if (reader := _reader(names)) is not None:
@@ -73,7 +73,7 @@ def _recording(found: defaultdict[str, Reader]) -> Iterator[None]:
         return numbers_of(history, kind)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(History, "_numbers_of", asked)
+        patch.setattr(History, "_find_numbers", asked)
         for cls, prefix in ((RunAnalysis, ""), (RunTables, "run.")):
             patch.setattr(cls, "__getattribute__", _telling(found, names, cls, prefix))
         yield
@@ -101,7 +101,7 @@ def _names() -> dict[CodeType, str]:
     functions += [(PLACED, RunAnalysis.__post_init__)]
     functions += tables_of(RunAnalysis).items()
     functions += ((f"run.{name}", made) for name, made in tables_of(RunTables).items())
-    for table, cls in (("run.files", Files), ("run.snapshots", StateSnapshots)):
+    for table, cls in (("run.files", RunFiles), ("run.snapshots", StateSnapshots)):
         own = (getattr(made, "func", made) for made in vars(cls).values())
         functions += ((table, made) for made in own if inspect.isfunction(made))
     return {code: name for name, made in functions for code in _codes(made.__code__)}

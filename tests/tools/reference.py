@@ -14,8 +14,8 @@ from chaos.check import judge
 from chaos.check.judge import CHECKS
 from chaos.cli.commands import app
 from chaos.model.fault_entry import FAULTS
-from chaos.report.tables import explained, place_rows
-from chaos.scenario_file.messages import json_schema
+from chaos.report.tables import explain_name, list_place_rows
+from chaos.scenario_file.messages import build_json_schema
 from tests.tools.reads import PLACED, readers
 from tests.tools.reasons import reasons
 
@@ -31,7 +31,7 @@ def check_names() -> list[str]:
 def _texts(title: str, names: list[str]) -> str:
     parts = [f"# {title}\n\n{MADE}\nThe same text as that of `chaos list NAME`.\n"]
     for name in names:
-        head, _, text = (explained(name) or "").partition("\n")
+        head, _, text = (explain_name(name) or "").partition("\n")
         assert head.endswith(name), head
         parts.append(f"## {name}\n\n{_fenced(text.strip())}\n")
     return "\n".join(parts)
@@ -55,7 +55,7 @@ def _fenced(text: str) -> str:
 
 
 def _places() -> str:
-    rows = "\n".join(f"| `{_cell(name)}` | {_cell(what)} |" for name, what in place_rows())
+    rows = "\n".join(f"| `{_cell(name)}` | {_cell(what)} |" for name, what in list_place_rows())
     return f"# Places\n\n{MADE}\n| place | what it is |\n| --- | --- |\n{rows}\n"
 
 
@@ -92,7 +92,7 @@ def _prose(text: str | None) -> str:
 def _scenario_file() -> Iterator[str]:
     yield f"# Scenario files\n\n{MADE}"
     yield "`chaos schema` prints the JSON Schema of these keys, for editors.\n"
-    schema = json_schema()
+    schema = build_json_schema()
     yield from _keys("The file", schema)
     for name, part in sorted(schema.get("$defs", {}).items()):
         if part.get("properties") and name not in _fault_records():
@@ -163,7 +163,7 @@ allows to be trained twice: {steps}.
 def _reads() -> str:
     """Return the page on the tables and events that each check reads."""
     order, (found, _) = check_names(), readers()
-    groups = {"places": judge._NEED_PLACES, "steps": judge._NEED_EQUAL_STEPS}
+    groups = {"places": judge._NEED_TRAINING_PLACES, "steps": judge._NEED_EQUAL_STEPS}
     head = _READS.format(
         **{key: _names(sorted(names, key=order.index)) for key, names in groups.items()}
     )
@@ -181,7 +181,7 @@ def _reads() -> str:
         f"# What each check reads\n\n{MADE}\n{head}\n## Checks\n\n"
         f"| check | tables | events | inconclusive |\n| --- | --- | --- | --- |\n{checks}\n\n"
         f"## Tables\n\nBefore any of them, each attempt is placed where it resumed "
-        f"(`chaos/check/placed.py`), by {_names(placed.events)}.\n\n"
+        f"(`chaos/check/relocation.py`), by {_names(placed.events)}.\n\n"
         f"| table | events | made of |\n| --- | --- | --- |\n{tables}\n"
     )
 

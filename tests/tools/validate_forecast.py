@@ -29,16 +29,16 @@ from chaos.preflight.calibration import (
     validation_case,
 )
 from chaos.preflight.compression import Losses
-from chaos.preflight.load import analyses_in, question_of_runs
-from chaos.preflight.market import preset
-from chaos.preflight.question import changed
+from chaos.preflight.load import build_run_question, load_analyses
+from chaos.preflight.market import find_preset
+from chaos.preflight.question import change_question
 from chaos.preflight.validation import FigureComparison, Validation
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import SystemClock, elapsed_seconds
 
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "scenarios/jobs/timed_steps.py"
 PAGE = ROOT / "docs/validation.md"
-MARKET = preset("unannounced-16h")
+MARKET = find_preset("unannounced-16h")
 BEGIN, END = "<!-- tables -->", "<!-- end of the tables -->"
 HEADING = "### "
 # A step's own time is mostly sleep: it is the same in a clean run and beside three other processes.
@@ -106,7 +106,7 @@ def main() -> int:
     start = clock.now_ns()
 
     def left_s() -> float:
-        return float(60 * asked.minutes - seconds_since(start, clock))
+        return float(60 * asked.minutes - elapsed_seconds(start, clock))
 
     tables = []
     for name in asked.only or (OF_TORCHRUN if asked.backend == "torchrun" else SETTINGS):
@@ -153,14 +153,14 @@ def _calibrated(
 ) -> tuple[RunAnalysis, ...] | None:
     """Return the calibration, made as far as it was not; None where time ran out."""
     folders = sorted(path.parent for path in settings.reports.glob("[!.]*/*/history.jsonl"))
-    analyses = (analysis for folder in folders for analysis in analyses_in(folder))
+    analyses = (analysis for folder in folders for analysis in load_analyses(folder))
     found = [
         analysis for analysis in analyses if analysis.plan.ops and analysis.reference is not None
     ]
     if len(found) < STRUCK[settings.backend]:
         job, words = setting.job(settings.backend)
         made, known = list[RunAnalysis](), tuple(found)
-        with closing(calibration_runs(settings, job, words, known=known)) as runs:
+        with closing(calibration_runs(settings, job, words, earlier_runs=known)) as runs:
             while len(made) < STRUCK[settings.backend]:
                 if left_s() <= 0:
                     return None
@@ -172,8 +172,8 @@ def _calibrated(
 def _case(
     setting: Setting, settings: RunSettings, calibrated: Sequence[RunAnalysis]
 ) -> ValidationCase:
-    question = question_of_runs(calibrated, source="other runs", market=MARKET)
-    asked = changed(question, {"job.saves_on_notice": "--jit" in setting.words})
+    question = build_run_question(calibrated, source="other runs", market=MARKET)
+    asked = change_question(question, {"job.saves_on_notice": "--jit" in setting.words})
     return validation_case(settings, calibrated, asked)
 
 

@@ -16,7 +16,7 @@ from chaos.model.plan import Plan, PlanBackend
 from chaos.model.scenario import ClusterShape, FailureBudget, Job, Scenario
 from chaos.plan.make import make_plan
 from chaos.report.outcome import FinishedRun
-from chaos.run.directory import create
+from chaos.run.directory import create_run
 from chaos.run.journal import read_history
 from tests.planted import BUGS, planted
 
@@ -63,10 +63,10 @@ class Runs:
     backend: TorchrunBackend
 
     def of(self, plan: Plan, baseline: History | None = None) -> FinishedRun:
-        directory = create(self.folder / "reports" / plan.slug, "run", plan, {})
+        directory = create_run(self.folder / "reports" / plan.slug, "run", plan, {})
         runner.execute(self.backend, plan, directory, baseline)
         history = read_history(directory.journals)
-        return runner.judged(directory, plan, history, baseline, duration_s=1.0)
+        return runner.judge_run(directory, plan, history, baseline, duration_s=1.0)
 
 
 @pytest.fixture(scope="session")
@@ -104,7 +104,7 @@ def run(runs: Runs, scratch: Path) -> RunJob:
     ) -> FinishedRun:
         path = script_of(script, scratch.parent) if isinstance(script, str) else script
         plan = plan_of(path, *faults, cwd=runs.folder, retries=len(faults), backend=backend)
-        clean = runs.of(plan.baseline())
+        clean = runs.of(plan.build_baseline_plan())
         assert clean.verdict.status == "pass", clean.verdict.headline
         return runs.of(plan, clean.history)
 

@@ -19,9 +19,9 @@ def test_what_a_spawned_child_has_written_is_removed_after_the_run(
 ) -> None:
     done = run("side_tally", backend=backend)
 
-    removed = {Path(e.path).name: e.removed for _, e in done.history.of(WroteOutside)}
+    removed = {Path(e.path).name: e.removed for _, e in done.history.select_events(WroteOutside)}
     assert removed == {"tally.pkl": True, "net.pt": True, "net.pt.tmp": True, "mean.pt": True}
-    assert not any(done.history.of(FolderCompared))
+    assert not any(done.history.select_events(FolderCompared))
     assert [path.name for path in desk.iterdir()] == ["reports"]
 
 

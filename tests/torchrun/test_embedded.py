@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from chaos.launch.commands import roots
-from chaos.launch.commands.roots import Roots
+from chaos.launch.commands.roots import RootProcesses
 from chaos.launch.torchrun.backend import TorchrunBackend, why_not_forked
 from chaos.model.event import (
     FailureDecided,
@@ -39,16 +39,20 @@ BOTH: tuple[PlanBackend, ...] = ("fork", "torchrun")
 
 def outcome(run: FinishedRun) -> dict[str, Any]:
     """Return what a run came to; losses are those of the last attempt, to the last bit."""
-    started = [event.attempt for _, event in run.history.of(WorkerGroupStarted)]
-    steps = [event for _, event in run.history.of(StepDone) if event.attempt == started[-1]]
+    started = [event.attempt for _, event in run.history.select_events(WorkerGroupStarted)]
+    steps = [
+        event for _, event in run.history.select_events(StepDone) if event.attempt == started[-1]
+    ]
     losses = sorted((e.rank, e.epoch, e.step, str(e.losses)) for e in steps)
     return {
         "verdict": run.verdict.status,
         "checks": [(r.check, r.status) for r in run.verdict.results],
         "attempts": started,
-        "decided": [(e.attempt, e.decision) for _, e in run.history.of(FailureDecided)],
+        "decided": [(e.attempt, e.decision) for _, e in run.history.select_events(FailureDecided)],
         "restarts": run.verdict.restarts,
-        "loaded": sorted((e.attempt, e.rank, e.digest) for _, e in run.history.of(FileLoaded)),
+        "loaded": sorted(
+            (e.attempt, e.rank, e.digest) for _, e in run.history.select_events(FileLoaded)
+        ),
         "losses": losses,
     }
 
@@ -69,7 +73,9 @@ def facts(run: Path) -> dict[tuple[str, str], Any]:
 def test_a_kill_has_one_outcome_on_both_beside_one_run_without_a_fault(runs: Runs) -> None:
     script, kill = JOBS / "ddp.py", killed(1, 2, rank=1)
     plans = [plan_of(script, kill, cwd=runs.folder, retries=1, backend=name) for name in BOTH]
-    clean = runs.of(plans[0].baseline())  # the real one's costs three more imports of torch
+    clean = runs.of(
+        plans[0].build_baseline_plan()
+    )  # the real one's costs three more imports of torch
 
     embedded, real = (runs.of(plan, clean.history) for plan in plans)
 
@@ -138,10 +144,12 @@ def test_a_worker_ends_as_a_process_does(runs: Runs, end: str, told: str) -> Non
 
     done = runs.of(plan_of(script, cwd=runs.folder, backend="fork"))
 
-    decided = [event for _, event in done.history.of(FailureDecided)]
+    decided = [event for _, event in done.history.select_events(FailureDecided)]
     assert told in decided[0].errors[1]
     if end != "os.kill(os.getpid(), 9)":  # which no job does to itself: the run is tried again
-        assert [event.error for _, event in done.history.of(FitRaised)] == ["ChildFailedError"]
+        assert [event.error for _, event in done.history.select_events(FitRaised)] == [
+            "ChildFailedError"
+        ]
 
 
 ESCAPES = """
@@ -161,7 +169,7 @@ def test_processes_that_a_worker_leaves_behind_are_found(runs: Runs) -> None:
 
     done = runs.of(plan_of(script, cwd=runs.folder, backend="fork"))
 
-    assert len([*done.history.of(Leftover)]) == 2
+    assert len([*done.history.select_events(Leftover)]) == 2
 
 
 HARNESS = """
@@ -198,8 +206,8 @@ def test_runs_go_side_by_side_from_one_root(runs: Runs, torchrun: TorchrunBacken
         script = runs.folder / f"ddp_{number}.py"
         script.write_text(text)
         plan = plan_of(script, cwd=runs.folder, backend="fork", args=("--epochs", "2"))
-        with torchrun.beside() as lane:
-            return Runs(runs.folder, lane).of(plan.baseline())
+        with torchrun.open_parallel() as lane:
+            return Runs(runs.folder, lane).of(plan.build_baseline_plan())
 
     with ThreadPoolExecutor(2) as threads:
         done = [*threads.map(one, range(2))]
@@ -216,7 +224,7 @@ def test_jobs_share_a_root_unless_they_start_with_something_else(
     elsewhere = plan.model_copy(update={"cwd": "/"})
     started = Mock(side_effect=lambda *_, **__: Mock(is_alive=True))
     monkeypatch.setattr(roots, "ForkingProcess", started)
-    mine = Roots(TorchrunBackend.root, TorchrunBackend.root_env)
+    mine = RootProcesses(TorchrunBackend.root, TorchrunBackend.root_env)
 
     def root(plan: Plan, hash_seed: str = "0") -> object:
         return mine.warm_up(plan, hash_seed=hash_seed, log=tmp_path / "log")
@@ -252,7 +260,7 @@ def test_a_module_is_run_from_the_working_directory_with_its_package(
     job = plan.job.model_copy(update={"script": None, "module": "pkg.train"})
     plan = plan.model_copy(update={"job": job})
 
-    clean = runs.of(plan.baseline())
+    clean = runs.of(plan.build_baseline_plan())
     struck = runs.of(plan, clean.history)
 
     assert [clean.verdict.status, struck.verdict.status] == ["pass", "pass"]

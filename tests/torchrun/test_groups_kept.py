@@ -7,7 +7,7 @@ JOINS = """
 import gc
 from pathlib import Path
 import torch.distributed as dist
-from chaos.launch.commands.worker import keep_groups
+from chaos.launch.commands.worker import patch_group_creation
 
 def has_thread_of_a_destroyed_group():
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -17,7 +17,7 @@ def has_thread_of_a_destroyed_group():
     return "pt_gloo_runloop" in names
 
 print(has_thread_of_a_destroyed_group())
-keep_groups(lambda: None)
+patch_group_creation(lambda: None)
 print(has_thread_of_a_destroyed_group())
 """
 

@@ -24,7 +24,7 @@ def resumed(runs: Runs, after: str, backend: PlanBackend) -> FinishedRun:
         backend=backend,
         args=("--after", after),
     )
-    clean = runs.of(plan.baseline())
+    clean = runs.of(plan.build_baseline_plan())
     assert clean.verdict.status == "pass", clean.verdict.headline
     limits = plan.limits.model_copy(update={"idle_s": IDLE_S, "run_s": 60.0})
     return runs.of(plan.model_copy(update={"limits": limits}), clean.history)
@@ -36,10 +36,10 @@ def test_a_queue_that_nobody_fills_is_named_with_the_thread_beside_it(
 ) -> None:
     run = resumed(runs, "queue", backend)
 
-    ((_, ended),) = run.history.of(DeadlinePassed)
+    ((_, ended),) = run.history.select_events(DeadlinePassed)
     assert ended.still_s is not None
     assert ended.still_s < 3 * IDLE_S
-    waits = [wait for _, wait in run.history.of(ThreadWaits)]
+    waits = [wait for _, wait in run.history.select_events(ThreadWaits)]
     assert {(w.rank, w.function, w.callee, w.is_main) for w in waits} == {
         (rank, *place)
         for rank in (0, 1)
@@ -53,7 +53,7 @@ def test_a_queue_that_nobody_fills_is_named_with_the_thread_beside_it(
 def test_each_rank_is_named_with_its_own_line(runs: Runs) -> None:
     run = resumed(runs, "barrier", "fork")
 
-    waits = {w.rank: w.callee for _, w in run.history.of(ThreadWaits) if w.is_main}
+    waits = {w.rank: w.callee for _, w in run.history.select_events(ThreadWaits) if w.is_main}
     assert waits == {0: "barrier", 1: "queue.get"}
     assert "rank 0 waits in" in run.verdict.headline
     assert "rank 1 waits in" in run.verdict.headline
@@ -63,5 +63,5 @@ def test_each_rank_is_named_with_its_own_line(runs: Runs) -> None:
 def test_a_job_that_sleeps_between_its_tries_is_let_go_on(runs: Runs, backend: PlanBackend) -> None:
     run = resumed(runs, "retry", backend)
 
-    assert not any(run.history.of(DeadlinePassed))
+    assert not any(run.history.select_events(DeadlinePassed))
     assert run.verdict.status == "pass", run.verdict.headline

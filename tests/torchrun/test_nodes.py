@@ -21,7 +21,7 @@ def struck(runs: Runs, *faults: FaultEntry, least: int | None = None, **expect: 
     script, folder = JOBS / "ddp.py", runs.folder
     plan = plan_of(script, *faults, cwd=folder, retries=1, backend="fork", nodes=2, least=least)
     expected = plan.expect.model_copy(update=expect)
-    clean = runs.of(plan.baseline())
+    clean = runs.of(plan.build_baseline_plan())
     assert clean.verdict.status == "pass", clean.verdict.headline
     return runs.of(plan.model_copy(update={"expect": expected}), clean.history)
 
@@ -31,7 +31,7 @@ def at(step: int, rank: int) -> AtStep:
 
 
 def nodes_of(done: FinishedRun) -> list[list[str]]:
-    groups = [event for _, event in done.history.of(WorkerGroupStarted)]
+    groups = [event for _, event in done.history.select_events(WorkerGroupStarted)]
     return [[place.node_id for place in group.workers] for group in groups]
 
 
@@ -46,7 +46,7 @@ def test_a_job_of_two_nodes_goes_on_with_one_and_then_with_a_new_one(runs: Runs)
 
     assert done.verdict.status == "pass", done.verdict.headline
     assert nodes_of(done) == [["node-0", "node-1"], ["node-0"], ["node-0", "node-2"]]
-    assert [e.node_id for _, e in done.history.of(FailureDecided)] == ["node-0"]
+    assert [e.node_id for _, e in done.history.select_events(FailureDecided)] == ["node-0"]
 
 
 @pytest.mark.nightly
@@ -69,7 +69,9 @@ def test_the_loss_of_the_host_of_the_rendezvous_ends_every_agent(runs: Runs) -> 
     done = struck(runs, lost, least=1, outcome="error")
 
     assert done.verdict.status == "pass", done.verdict.headline
-    assert [e.error for _, e in done.history.of(FitRaised)] == ["RendezvousConnectionError"]
+    assert [e.error for _, e in done.history.select_events(FitRaised)] == [
+        "RendezvousConnectionError"
+    ]
 
 
 @pytest.mark.nightly

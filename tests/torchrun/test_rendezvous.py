@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import ScenarioError
-from chaos.launch.torchrun.job import job_called, job_ended
-from chaos.launch.torchrun.rendezvous import launch_options
+from chaos.launch.torchrun.job import build_end_event, build_fit_event
+from chaos.launch.torchrun.rendezvous import build_launch_options
 from chaos.model.event import AgentEnded, FitRaised, FitReturned
 from chaos.model.plan import Plan
 from chaos.model.scenario import ClusterShape, FailureBudget, Job, Scenario
@@ -30,13 +30,13 @@ def plan(*, workers: int = 4, least: int | None = None, nodes: int | None = None
 
 
 def test_one_node_is_standalone_whatever_the_rendezvous_is_told() -> None:
-    words = launch_options(plan(), 0, 0, {"PET_RDZV_CONF": "join_timeout=9"})
+    words = build_launch_options(plan(), 0, 0, {"PET_RDZV_CONF": "join_timeout=9"})
 
     assert words == ["--standalone", "--nproc-per-node=4"]
 
 
 def test_several_nodes_share_the_workers_and_one_rendezvous() -> None:
-    first, second = (launch_options(plan(nodes=2), node, 4711, {}) for node in (0, 1))
+    first, second = (build_launch_options(plan(nodes=2), node, 4711, {}) for node in (0, 1))
 
     assert first[:2] == second[:2] == ["--nnodes=2", "--nproc-per-node=2"]
     assert "--rdzv-endpoint=127.0.0.101:4711" in set(first) & set(second)
@@ -46,12 +46,12 @@ def test_several_nodes_share_the_workers_and_one_rendezvous() -> None:
 
 @pytest.mark.parametrize(("least", "nnodes"), [(None, "2"), (2, "1:2")])
 def test_the_fewest_workers_are_the_fewest_nodes(least: int | None, nnodes: str) -> None:
-    assert f"--nnodes={nnodes}" in launch_options(plan(least=least, nodes=2), 0, 0, {})
+    assert f"--nnodes={nnodes}" in build_launch_options(plan(least=least, nodes=2), 0, 0, {})
 
 
 def test_settings_of_the_user_win() -> None:
     env = {"PET_RDZV_CONF": "join_timeout=9, read_timeout=5"}
-    conf = next(w for w in launch_options(plan(nodes=2), 1, 7, env) if "rdzv-conf" in w)
+    conf = next(w for w in build_launch_options(plan(nodes=2), 1, 7, env) if "rdzv-conf" in w)
 
     assert "join_timeout=9" in conf
     assert "read_timeout=5" in conf
@@ -60,22 +60,22 @@ def test_settings_of_the_user_win() -> None:
 
 
 def test_the_call_states_the_range_of_an_elastic_job() -> None:
-    assert job_called(plan(nodes=2)).settings == {"num_workers": 4, "max_failures": 2}
-    assert job_called(plan(nodes=2, least=2)).settings["num_workers"] == [2, 4]
+    assert build_fit_event(plan(nodes=2)).settings == {"num_workers": 4, "max_failures": 2}
+    assert build_fit_event(plan(nodes=2, least=2)).settings["num_workers"] == [2, 4]
 
 
 def test_a_job_has_ended_well_if_all_agents_have_that_no_fault_took() -> None:
-    assert isinstance(job_ended({"node-0": 0}, {}, {"node-0", "node-1"}), FitReturned)
+    assert isinstance(build_end_event({"node-0": 0}, {}, {"node-0", "node-1"}), FitReturned)
 
 
 def test_an_agent_that_came_when_the_job_was_done_has_no_part_in_it() -> None:
     codes = {"node-0": 0, "node-2": 1}
 
-    assert isinstance(job_ended(codes, {"node-2": LOST}, {"node-0"}), FitReturned)
+    assert isinstance(build_end_event(codes, {"node-2": LOST}, {"node-0"}), FitReturned)
 
 
 def test_the_error_of_a_worker_comes_before_those_that_it_causes() -> None:
-    ended = job_ended({"node-1": 1, "node-0": 1}, {"node-1": LOST, "node-0": BROKEN}, ())
+    ended = build_end_event({"node-1": 1, "node-0": 1}, {"node-1": LOST, "node-0": BROKEN}, ())
 
     assert ended == FitRaised(
         error="ChildFailedError", message="ValueError: 7", launcher="torchrun"
@@ -83,7 +83,7 @@ def test_the_error_of_a_worker_comes_before_those_that_it_causes() -> None:
 
 
 def test_a_job_without_a_node_has_failed() -> None:
-    ended = job_ended({}, {}, {"node-0", "node-1"})
+    ended = build_end_event({}, {}, {"node-0", "node-1"})
 
     assert isinstance(ended, FitRaised)
     assert ended.error == "NodeDied"

@@ -10,7 +10,7 @@ from chaos.faults.raise_in_worker import RaiseInWorker
 from chaos.model.event import EpochEnded, FailureDecided, StepDone, WroteOutside
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, AtTime
-from chaos.preflight.load import measured
+from chaos.preflight.load import measure_job
 from tests.torchrun.conftest import JOBS, RunJob
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
@@ -38,11 +38,15 @@ def test_a_ddp_job_goes_on_from_its_own_file_and_leaves_nothing(
     assert done.verdict.status == "pass", done.verdict.headline
     assert done.verdict.restarts.resumed == 1
     assert "resumed from checkpoint.pt (epoch 0)" in done.verdict.headline
-    ended = [e.epoch for _, e in done.history.of(EpochEnded) if (e.attempt, e.rank) == (1, 0)]
+    ended = [
+        e.epoch for _, e in done.history.select_events(EpochEnded) if (e.attempt, e.rank) == (1, 0)
+    ]
     assert ended == [1, 2, 3]
-    decided = [event for _, event in done.history.of(FailureDecided)]
+    decided = [event for _, event in done.history.select_events(FailureDecided)]
     assert [(d.attempt, d.decision, d.charged) for d in decided] == [(0, "RETRY", "failures")]
-    assert any(e.path.endswith("checkpoint.pt") for _, e in done.history.of(WroteOutside))
+    assert any(
+        e.path.endswith("checkpoint.pt") for _, e in done.history.select_events(WroteOutside)
+    )
     assert [path.name for path in desk.iterdir()] == ["reports"]
     assert not list(scratch.glob("torchelastic*"))
 
@@ -50,7 +54,7 @@ def test_a_ddp_job_goes_on_from_its_own_file_and_leaves_nothing(
 @pytest.mark.nightly
 def test_preflight_takes_the_costs_of_a_step_a_save_and_a_restart(run: RunJob) -> None:
     done = run("ddp", killed(1, 2, rank=1), backend="fork")
-    seen = measured([done.analysis], source="a run")
+    seen = measure_job([done.analysis], source="a run")
 
     job = seen.job
     assert (job.steps, job.checkpoint_every_steps, job.nodes) == (16, 4, 2)
@@ -119,7 +123,9 @@ def test_an_error_in_the_script_costs_a_restart_as_a_kill_does(run: RunJob) -> N
     done = run("ddp", FaultEntry(at=at, raise_in_worker=RaiseInWorker()))
 
     assert done.verdict.status == "pass", done.verdict.headline
-    errors = [error for _, e in done.history.of(FailureDecided) for error in e.errors.values()]
+    errors = [
+        error for _, e in done.history.select_events(FailureDecided) for error in e.errors.values()
+    ]
     assert any("InjectedError" in error for error in errors)
 
 
@@ -129,7 +135,7 @@ def test_a_worker_that_stands_still_for_a_while_costs_nothing(run: RunJob) -> No
     done = run("ddp", FaultEntry(at=at, pause_worker=PauseWorker(for_s=1.0)))
 
     assert done.verdict.status == "pass", done.verdict.headline
-    assert not any(done.history.of(FailureDecided))
+    assert not any(done.history.select_events(FailureDecided))
 
 
 @pytest.mark.nightly
@@ -138,7 +144,7 @@ def test_a_round_may_be_struck_as_it_starts(run: RunJob) -> None:
     done = run("ddp", killed(1, 2, rank=1), starting)
 
     assert done.verdict.status == "pass", done.verdict.headline
-    assert len(list(done.history.of(FailureDecided))) == 2
+    assert len(list(done.history.select_events(FailureDecided))) == 2
 
 
 @pytest.mark.nightly
@@ -156,7 +162,7 @@ def test_a_job_that_never_saves_is_one_epoch_and_begins_anew(run: RunJob, tmp_pa
 
     done = run(script, killed(0, 6, rank=0))
 
-    assert {event.epoch for _, event in done.history.of(StepDone)} == {0}
+    assert {event.epoch for _, event in done.history.select_events(StepDone)} == {0}
     assert done.verdict.restarts.from_scratch == 1
 
 

@@ -7,8 +7,8 @@ import pytest
 from torch.distributed.run import get_args_parser
 
 from chaos.launch.commands.roots import NOWHERE
-from chaos.launch.torchrun.agent import _words
-from chaos.launch.torchrun.settings import environment_of
+from chaos.launch.torchrun.agent import _build_command
+from chaos.launch.torchrun.settings import build_environment
 from chaos.model.plan import Plan
 from tests.torchrun.test_rendezvous import plan
 
@@ -16,7 +16,7 @@ ON_THE_CPU = "ACCELERATE_USE_CPU"
 
 
 def env_of(plan: Plan) -> dict[str, str]:
-    return environment_of(plan, NOWHERE, hash_seed="0")
+    return build_environment(plan, NOWHERE, hash_seed="0")
 
 
 def test_accelerate_is_told_of_the_cpu_unless_there_is_a_gpu(
@@ -43,7 +43,7 @@ def test_what_the_user_says_of_it_stays(monkeypatch: pytest.MonkeyPatch) -> None
 def test_no_option_of_the_script_is_taken_for_torchruns(option: str, tmp_path: Path) -> None:
     asked = plan()
     job = asked.job.model_copy(update={"args": (f"--{option}", "here")})
-    words = _words(asked.model_copy(update={"job": job}), "node-0", Mock(), tmp_path)
+    words = _build_command(asked.model_copy(update={"job": job}), "node-0", Mock(), tmp_path)
 
     read = get_args_parser().parse_args(words)
     assert read.training_script_args == [asked.job.source, f"--{option}", "here"]

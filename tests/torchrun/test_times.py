@@ -9,10 +9,10 @@ from chaos.check.analysis import CLOSED, WAITED_IN_VAIN
 from chaos.check.judge import judge
 from chaos.check.time_limits import RECOVERY_S
 from chaos.faults.return_capacity import PROOF_WITHIN_S
-from chaos.launch.torchrun.rendezvous import SHUTDOWN_ENV, launch_options, times_of
+from chaos.launch.torchrun.rendezvous import SHUTDOWN_ENV, build_launch_options, find_timeouts
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
-from chaos.model.launcher import FACTS
+from chaos.model.history import History, JournalEntry
+from chaos.model.launcher import LAUNCHER_FACTS
 from tests.check.story import Story, Strike
 from tests.torchrun.test_rendezvous import plan
 
@@ -20,7 +20,7 @@ TORCHS_S = inspect.signature(LocalElasticAgent.__init__).parameters["shutdown_ti
 
 
 def test_each_time_is_longer_than_what_it_waits_for() -> None:
-    times, facts = times_of({}), FACTS["torchrun"]
+    times, facts = find_timeouts({}), LAUNCHER_FACTS["torchrun"]
 
     assert TORCHS_S <= facts.shutdown_s < times.exit < times.join
     assert facts.shutdown_s < PROOF_WITHIN_S < times.join  # a node that comes is waited for
@@ -31,25 +31,25 @@ def test_each_time_is_longer_than_what_it_waits_for() -> None:
 def test_a_longer_shutdown_of_the_users_makes_the_others_longer() -> None:
     env = {SHUTDOWN_ENV: "200"}
 
-    assert times_of(env).join - times_of({}).join == 200 - TORCHS_S
-    assert times_of({SHUTDOWN_ENV: "soon"}) == times_of({})
-    conf = next(w for w in launch_options(plan(nodes=2), 1, 7, env) if "rdzv-conf" in w)
-    assert f"join_timeout={times_of(env).join}" in conf
+    assert find_timeouts(env).join - find_timeouts({}).join == 200 - TORCHS_S
+    assert find_timeouts({SHUTDOWN_ENV: "soon"}) == find_timeouts({})
+    conf = next(w for w in build_launch_options(plan(nodes=2), 1, 7, env) if "rdzv-conf" in w)
+    assert f"join_timeout={find_timeouts(env).join}" in conf
 
 
 def ended_by(*errors: str) -> History:
     """Return a run whose second attempt never came, with what its agents raised."""
     told = Story(strikes=(Strike(epoch=1, step=2, rank=0),), budget=0).history()
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     for entry in told:
-        what = entry.what
+        what = entry.event
         if isinstance(what, ev.FitRaised):
             ends = (ev.AgentEnded(node_id=f"node-{n}", error=e) for n, e in enumerate(errors))
-            entries += [msgspec.structs.replace(entry, what=end) for end in ends]
+            entries += [msgspec.structs.replace(entry, event=end) for end in ends]
             what = msgspec.structs.replace(what, error=errors[-1], launcher="torchrun")
         if isinstance(what, ev.FailureDecided):
             what = msgspec.structs.replace(what, decision="RETRY")
-        entries.append(msgspec.structs.replace(entry, what=what))
+        entries.append(msgspec.structs.replace(entry, event=what))
     return History(entries)
 
 

@@ -4,25 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from chaos.job_failure import last_lines, why_the_job_failed
-from chaos.model.causes import causes
+from chaos.job_failure import build_job_error, extract_last_lines
+from chaos.model.causes import find_causes
 from chaos.model.event import FitRaised, FitReturned
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import SystemClock
-from chaos.run.directory import create
-from chaos.run.journal import driver_journal, read_history
-from chaos.runner import judged
-from chaos.words import shortened
+from chaos.run.directory import create_run
+from chaos.run.journal import open_driver_journal, read_history
+from chaos.runner import judge_run
+from chaos.wording import shorten_text
 from tests.torchrun.conftest import JOBS, plan_of
 
 
 def ended(folder: Path, how: FitRaised | FitReturned) -> FinishedRun:
     plan = plan_of(JOBS / "ddp.py", cwd=folder)
-    directory = create(folder / "reports", "run", plan, {})
-    journal = driver_journal(directory.journals, SystemClock())
+    directory = create_run(folder / "reports", "run", plan, {})
+    journal = open_driver_journal(directory.journals, SystemClock())
     journal.add(how)
     history = read_history(directory.journals)
-    return judged(directory, plan, history, None, duration_s=1.0)
+    return judge_run(directory, plan, history, None, duration_s=1.0)
 
 
 def failed(folder: Path, message: str) -> FinishedRun:
@@ -43,7 +43,7 @@ def failed(folder: Path, message: str) -> FinishedRun:
 def test_a_job_that_asks_for_a_gpu_is_told_what_to_do(tmp_path: Path, message: str) -> None:
     run = failed(tmp_path, message)
 
-    error = why_the_job_failed(run.plan, run, log=tmp_path / "driver.log")
+    error = build_job_error(run.plan, run, log=tmp_path / "driver.log")
 
     assert error.problem.startswith("the job asks for a GPU, and torch finds none on this machine")
     assert "gloo" in (error.hint or "")
@@ -52,7 +52,7 @@ def test_a_job_that_asks_for_a_gpu_is_told_what_to_do(tmp_path: Path, message: s
 def test_an_error_of_a_gpu_that_is_there_is_the_jobs_own(tmp_path: Path) -> None:
     run = failed(tmp_path, "torch.OutOfMemoryError: CUDA out of memory. GPU 0 has 79 GiB")
 
-    error = why_the_job_failed(run.plan, run, log=tmp_path / "driver.log")
+    error = build_job_error(run.plan, run, log=tmp_path / "driver.log")
 
     assert "fails without any fault: a worker ended" in error.problem
 
@@ -76,7 +76,7 @@ def test_a_gpu_that_is_missed_without_an_error_of_torchs_is_named_from_the_log(
     run, log = failed(tmp_path, message), tmp_path / "driver.log"
     log.write_text(f"starting\n{line}\n{message}\n", encoding="utf-8")
 
-    error = why_the_job_failed(run.plan, run, log=log)
+    error = build_job_error(run.plan, run, log=log)
 
     assert "; its log has: " in error.problem
     assert "cuda" in error.problem.partition("its log has: ")[2]
@@ -90,7 +90,7 @@ def test_a_command_that_asserts_a_gpu_and_says_nothing_is_named_from_its_log(
     log = tmp_path / "driver.log"
     log.write_text("    assert torch.cuda.is_available()\nAssertionError\n", encoding="utf-8")
 
-    error = why_the_job_failed(run.plan, run, log=log)
+    error = build_job_error(run.plan, run, log=log)
 
     assert "the command raised AssertionError: no message; its log has: assert" in error.problem
 
@@ -100,7 +100,7 @@ def test_a_warning_of_torchs_is_no_reason_for_another_error(tmp_path: Path) -> N
     warning = "UserWarning: torch.cuda.amp.GradScaler is enabled, but CUDA is not available."
     log.write_text(warning, encoding="utf-8")
 
-    error = why_the_job_failed(run.plan, run, log=log)
+    error = build_job_error(run.plan, run, log=log)
 
     assert error.problem.endswith("a worker ended: RuntimeError: selected index k out of range")
 
@@ -110,7 +110,7 @@ def test_a_job_that_ends_well_and_trains_nothing_is_quoted(tmp_path: Path) -> No
     log = tmp_path / "driver.log"
     log.write_text("hello\nUnable to locate sufficient 2 gpus. Exiting.\n", encoding="utf-8")
 
-    error = why_the_job_failed(run.plan, run, log=log)
+    error = build_job_error(run.plan, run, log=log)
 
     assert "ended without an error, and called no optimizer's step()" in error.problem
     assert error.problem.endswith("Unable to locate sufficient 2 gpus. Exiting")
@@ -121,7 +121,7 @@ def test_a_command_of_one_rank_that_is_said_to_have_two_is_told_so(tmp_path: Pat
     job = run.plan.job.model_copy(update={"launcher": "python"})
     plan = run.plan.model_copy(update={"job": job})
 
-    error = why_the_job_failed(plan, run, log=tmp_path / "driver.log")
+    error = build_job_error(plan, run, log=tmp_path / "driver.log")
 
     assert error.problem == (
         "the job ddp.py seems to have 1 rank, and `workers` says 2: none of its processes joined a "
@@ -133,10 +133,10 @@ def test_a_command_of_one_rank_that_is_said_to_have_two_is_told_so(tmp_path: Pat
 def test_the_reason_is_the_worker_that_failed_and_not_one_that_torchrun_ended() -> None:
     gone = "RuntimeError: Connection closed by peer [127.0.0.1]:2"
 
-    assert causes({0: gone, 1: "TypeError: x", 2: "ended by SIGTERM"}) == {1: "TypeError: x"}
-    assert causes({0: "ended by SIGTERM"}) == {0: "ended by SIGTERM"}
-    assert causes({0: gone, 1: "ended by SIGTERM"}) == {0: gone}
-    assert causes({1: "ended by SIGTERM", 0: "ended by SIGKILL"}) == {0: "ended by SIGKILL"}
+    assert find_causes({0: gone, 1: "TypeError: x", 2: "ended by SIGTERM"}) == {1: "TypeError: x"}
+    assert find_causes({0: "ended by SIGTERM"}) == {0: "ended by SIGTERM"}
+    assert find_causes({0: gone, 1: "ended by SIGTERM"}) == {0: gone}
+    assert find_causes({1: "ended by SIGTERM", 0: "ended by SIGKILL"}) == {0: "ended by SIGKILL"}
 
 
 TRACEBACK = """
@@ -151,14 +151,14 @@ TRACEBACK = """
 
 
 def test_the_last_lines_of_a_log_have_no_colours_and_no_frames_of_chaos() -> None:
-    assert last_lines("first\n" + TRACEBACK) == (
+    assert extract_last_lines("first\n" + TRACEBACK) == (
         "first",
         "[rank1]: Traceback (most recent call last):",
         '[rank1]:   File "/job/train.py", line 4, in <module>',
         '[rank1]:     raise KeyError("scale")',
         "[rank1]: KeyError: 'scale'",
     )
-    assert last_lines("".join(f"line {n}\n" for n in range(30))) == tuple(
+    assert extract_last_lines("".join(f"line {n}\n" for n in range(30))) == tuple(
         f"line {n}" for n in range(20, 30)
     )
 
@@ -171,9 +171,9 @@ def test_a_job_that_fails_by_itself_is_quoted_from_the_log_that_has_words(
     (tmp_path / "driver.log").write_text("")
     (tmp_path / name).write_text("reads its config\nKeyError: 'scale'\n")
 
-    error = why_the_job_failed(run.plan, run, log=tmp_path / "driver.log")
+    error = build_job_error(run.plan, run, log=tmp_path / "driver.log")
 
-    assert error.said == ("reads its config", "KeyError: 'scale'")
+    assert error.log_lines == ("reads its config", "KeyError: 'scale'")
     assert error.problem.endswith("fails without any fault: a worker ended: KeyError: 'scale'")
     assert str(tmp_path / name) in error.hint
 
@@ -187,5 +187,5 @@ def test_a_job_that_fails_by_itself_is_quoted_from_the_log_that_has_words(
     ],
 )
 def test_words_of_others_are_cut_between_words(text: str, most: int, short: str) -> None:
-    assert shortened(text, most) == short
+    assert shorten_text(text, most) == short
     assert len(short) <= most

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import SystemClock, elapsed_seconds
 from tests.wild.prepared import PREPARED
 from tests.wild.scripts import TABLES, Script, chosen, scripts
 
@@ -100,7 +100,7 @@ def audit(script: Script, asked: Asked) -> Answer:
             start_new_session=True,
         )
         exit_code = ended(process, asked.limit_s)
-    seconds = seconds_since(began, clock)
+    seconds = elapsed_seconds(began, clock)
     return Answer(exit_code, seconds, lines_of(newest_card(folder), output.read_text("utf-8")))
 
 

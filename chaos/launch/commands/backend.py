@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from chaos.errors import UsageError
-from chaos.launch.commands.roots import Roots
+from chaos.launch.commands.roots import RootProcesses
 from chaos.launch.environment import HASH_SEED, OTHER_HASH_SEED
-from chaos.launch.frame import LaunchedRun, carry_out
+from chaos.launch.launched_run import LaunchedRun, execute_with_retry
 from chaos.model.plan import Plan
 from chaos.processes.start import Process, ProcessStart, Starter
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import ScriptBackend, Show, View
+from chaos.run.ports import FolderView, ScriptBackend, ShowEntries
 
 
 class CommandBackend(ScriptBackend):
@@ -28,7 +28,7 @@ class CommandBackend(ScriptBackend):
     """
 
     #: the words of an interpreter that become what a root forks
-    anew: ClassVar[tuple[str, ...]]
+    interpreter_words: ClassVar[tuple[str, ...]]
     #: the file that a root executes
     root: ClassVar[Path]
     #: makes the execution of a plan, by its directory, what to show, why it begins again, the hash
@@ -36,51 +36,54 @@ class CommandBackend(ScriptBackend):
     make_run: ClassVar[Callable[..., LaunchedRun[Any]]]
 
     def __init__(
-        self, hash_seed: str = HASH_SEED, roots: Roots | None = None, view: View | None = None
+        self,
+        hash_seed: str = HASH_SEED,
+        roots: RootProcesses | None = None,
+        view: FolderView | None = None,
     ) -> None:
         self.hash_seed = hash_seed
         self._view = view
         self._owns = roots is None
-        self._roots = roots or Roots(self.root, self.root_env)
+        self._roots = roots or RootProcesses(self.root, self.root_env)
 
     def close(self) -> None:
         if self._owns:
             self._roots.close()
 
-    def beside(self, view: View | None = None) -> Self:
+    def open_parallel(self, view: FolderView | None = None) -> Self:
         return type(self)(self.hash_seed, self._roots, view)
 
-    def afresh(self, *, other_hashes: Plan | None = None) -> Self:
+    def open_fresh(self, *, reseeded_plan: Plan | None = None) -> Self:
         """Return a backend like this one, or with another hash seed: every run is a start."""
-        if other_hashes is None:
+        if reseeded_plan is None:
             return type(self)(HASH_SEED, self._roots)
-        if other_hashes.backend == "fork":  # its imports take seconds: they begin now
+        if reseeded_plan.backend == "fork":  # its imports take seconds: they begin now
             log = Path(os.devnull)
-            self._roots.warm_up(other_hashes, hash_seed=OTHER_HASH_SEED, log=log)
+            self._roots.warm_up(reseeded_plan, hash_seed=OTHER_HASH_SEED, log=log)
         return type(self)(OTHER_HASH_SEED, self._roots)
 
-    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+    def execute(self, plan: Plan, directory: RunDirectory, show: ShowEntries) -> None:
         starter = self._starter(plan, directory)
 
-        def once(again_after: str | None) -> str | None:
-            begins = (plan, directory, show, again_after, self.hash_seed, starter)
-            return self.make_run(*begins, view=self._view).execute()
+        def execute_run(retry_reason: str | None) -> str | None:
+            arguments = (plan, directory, show, retry_reason, self.hash_seed, starter)
+            return self.make_run(*arguments, view=self._view).execute()
 
-        carry_out(once, directory)
-        self._roots.learn(plan, directory)
+        execute_with_retry(execute_run, directory)
+        self._roots.learn_imports(plan, directory)
 
     def _starter(self, plan: Plan, directory: RunDirectory) -> Starter:
         if plan.backend != "fork":
             assert self._view is None  # only forks enter one
-            return partial(started_anew, self.anew)
-        if (why := self.why_not_forked({**os.environ, **plan.job.env})) is not None:
+            return partial(start_interpreter, self.interpreter_words)
+        if (reason := self.why_not_forked({**os.environ, **plan.job.env})) is not None:
             raise UsageError(
-                why, f"Add --backend {plan.job.launcher}: every process is started anew."
+                reason, f"Add --backend {plan.job.launcher}: every process is started anew."
             )
         log = directory.logs / "root.log"
         start = partial(self._roots.start, plan, hash_seed=self.hash_seed, log=log)
         holder = None if self._view is None else self._view.pid
-        return lambda asked: start(replace(asked, view=holder))
+        return lambda request: start(replace(request, view=holder))
 
     # -- filled in by a launcher -----------------------------------------------------------
 
@@ -95,12 +98,12 @@ class CommandBackend(ScriptBackend):
         """Return why a job with this environment needs processes of its own, None if not."""
 
 
-def started_anew(words: Sequence[str], start: ProcessStart) -> Process:
+def start_interpreter(interpreter_options: Sequence[str], start: ProcessStart) -> Process:
     """Start a process in a new interpreter, of which these are the first words."""
     assert start.stdout is not None
     with Path(start.stdout).open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, *words, *start.words],
+            [sys.executable, *interpreter_options, *start.words],
             env=start.env,
             cwd=start.cwd,
             stdin=subprocess.DEVNULL,

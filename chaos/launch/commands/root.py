@@ -11,12 +11,12 @@ import os
 import socket
 from pathlib import Path
 
-from chaos.declared import TOKEN_ENV
-from chaos.launch.commands.ahead import forks_begin, import_ahead
-from chaos.processes.child import write_to
-from chaos.processes.forks import ended_with, fork_for_each
+from chaos.declaration import TOKEN_ENV
+from chaos.launch.commands.shared_imports import import_shared, record_root_env
+from chaos.processes.child import redirect_streams
+from chaos.processes.forks import exit_with_harness, serve_forks
 from chaos.processes.start import ProcessStart
-from chaos.processes.view import enter
+from chaos.processes.view import enter_view
 from chaos.processes.wire import Wire
 
 
@@ -30,10 +30,10 @@ def warm_up(fd: int, *modules: str) -> tuple[Wire, int]:
     libc.getenv.restype = ctypes.c_void_p
     token: int = libc.getenv(TOKEN_ENV.encode())
     harness = Wire(socket.socket(fileno=fd))
-    with ended_with(harness.end):
+    with exit_with_harness(harness.end):
         for module in ("torch._dynamo", *modules):  # an optimizer imports the former, in a second
             importlib.import_module(module)
-        import_ahead(forks_begin(), fd)
+        import_shared(record_root_env(), fd)
     # Nothing that exists by now becomes garbage. A collector that visited it in a child would
     # write to its pages, and so copy them.
     gc.collect()
@@ -41,20 +41,20 @@ def warm_up(fd: int, *modules: str) -> tuple[Wire, int]:
     return harness, token
 
 
-def forked(asks: Wire, token: int) -> ProcessStart:
+def serve_starts(requests: Wire, token: int) -> ProcessStart:
     """Fork for each request; return only in a child, once it is as if it had been started so."""
     from chaos.processes.child import draw_fresh_randomness
 
-    request, end = fork_for_each(asks)
+    request, end = serve_forks(requests)
     start: ProcessStart = request
     # As torchelastic starts its workers (torch 2.13: `start_new_session`): a signal to the group of
     # one reaches no other process of the tree.
     os.setsid()
     if start.view is not None:
-        enter(start.view)
+        enter_view(start.view)
     for stream, name in ((1, start.stdout), (2, start.stderr)):
         if name is not None:
-            write_to(Path(name), stream)
+            redirect_streams(Path(name), stream)
     os.chdir(start.cwd)
     os.environ.clear()
     os.environ.update(start.env)
@@ -63,8 +63,8 @@ def forked(asks: Wire, token: int) -> ProcessStart:
     # that was killed as well, so the token is overwritten in place: in a forked process it would be
     # the root's for ever. Both have the same length, and `token` is the address of the text, found
     # by `getenv` before anything could move it.
-    ours = start.env[TOKEN_ENV].encode()
-    ctypes.memmove(token, ours, len(ours))
+    token_text = start.env[TOKEN_ENV].encode()
+    ctypes.memmove(token, token_text, len(token_text))
     draw_fresh_randomness()
     end.send(None)
     end.close()

@@ -7,67 +7,73 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from chaos.launch.commands.ahead import FOLDER, Imports, notes_imports
+from chaos.launch.commands.shared_imports import (
+    IMPORT_RECORDS_FOLDER,
+    ImportRecorder,
+    should_record_imports,
+)
 from chaos.launch.job import is_clean_exit, run_script
 from chaos.probe.address import RunAddress
 from chaos.probe.probe import Probe, Worker
 from chaos.run.directory import RunDirectory
 
 
-def opened(worker: Worker, address: RunAddress) -> Probe:
+def start_probe(worker: Worker, address: RunAddress) -> Probe:
     """Watch this process from now on; report that its rank begins the script."""
     directory = RunDirectory(address.directory)
-    probe = Probe.of(worker, directory, address)
-    probe.install(directory, ranks=worker.ranks)
+    probe = Probe.create_probe(worker, directory, address)
+    probe.install(directory, ranks=worker.world_size)
     imports = None
-    if worker.attempt == 0 and worker.ranks > 1 and notes_imports():
-        imports = Imports()
+    if worker.attempt == 0 and worker.world_size > 1 and should_record_imports():
+        imports = ImportRecorder()
 
-    def joined() -> None:
+    def record_join() -> None:
         if imports is not None:
             with suppress(Exception):  # each worker imports for itself then
-                imports.write(directory.path / FOLDER, worker.rank)
-        probe.group_joined()
+                imports.write(directory.path / IMPORT_RECORDS_FOLDER, worker.rank)
+        probe.record_group_join()
 
-    keep_groups(joined)
-    probe.script_begins()
+    patch_group_creation(record_join)
+    probe.record_script_start()
     return probe
 
 
-def run_watched(words: Sequence[str], ended: Callable[[BaseException | None], None]) -> None:
+def run_notifying_script(
+    script_argv: Sequence[str], on_end: Callable[[BaseException | None], None]
+) -> None:
     """Run the script of these words; call a function with its error, and raise that."""
     try:
-        run_script(words)
+        run_script(script_argv)
     except BaseException as error:
-        ended(None if is_clean_exit(error) else error)
+        on_end(None if is_clean_exit(error) else error)
         raise
-    ended(None)
+    on_end(None)
 
 
-def complain(error: Exception) -> None:
+def report_probe_error(error: Exception) -> None:
     """Write that the probe could not start: the run goes on, and is judged inconclusive."""
     os.write(2, f"chaos: the probe could not start: {error}\n".encode())
 
 
-def keep_groups(joined: Callable[[], None]) -> None:
+def patch_group_creation(on_join: Callable[[], None]) -> None:
     """Keep every process group as long as this process, and call a function for the first one.
 
     torch 2.13: ~ProcessGroupGloo holds the GIL while it waits for its threads, and one of them may
     need it to let go of the context that backward() stored with the last all-reduce
-    (`_engine_run_backward`). A worker then hangs in the line of its script that frees the model,
-    and the others have ended: three of some hundred runs on a busy machine did.
+    (`_engine_run_backward`). That deadlocks the worker as its script frees the model, after the
+    others have exited; it happened in 3 of about 100 runs on a busy machine.
     """
     from torch.distributed import distributed_c10d
 
     original = distributed_c10d._new_process_group_helper  # noqa: SLF001
-    tell, pid = functools.cache(joined), os.getpid()
+    report_once, pid = functools.cache(on_join), os.getpid()
 
     @functools.wraps(original)
-    def made(*args: Any, **kwargs: Any) -> Any:
+    def create_group(*args: Any, **kwargs: Any) -> Any:
         group, store = original(*args, **kwargs)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
         if os.getpid() == pid:  # a fork of this process is a rank of its own, or none
-            tell()
+            report_once()
         return group, store
 
-    distributed_c10d._new_process_group_helper = made  # noqa: SLF001
+    distributed_c10d._new_process_group_helper = create_group  # noqa: SLF001

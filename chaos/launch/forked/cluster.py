@@ -12,13 +12,13 @@ from typing import Any
 from ray.exceptions import OutOfMemoryError, RayError
 
 from chaos.launch.forked import core
-from chaos.launch.forked.messages import Spawn, Stuck, WorkerEnding
+from chaos.launch.forked.messages import StartWorker, WorkerEnding, WorkerStuck
 from chaos.launch.node_disk import NodeDisk
 from chaos.model.event import Disturbed
 from chaos.model.plan import Plan
 from chaos.probe.address import ControllerPort
 from chaos.processes.wire import Wire
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import SystemClock, elapsed_seconds
 from chaos.run.signals import START_STACKS
 
 # For a lane to fork a worker, which takes milliseconds where the machine is not stuck.
@@ -34,20 +34,20 @@ class ForkCluster:
         self,
         lane: Wire,
         port: ControllerPort,
-        disk_of: Callable[[str], NodeDisk],
+        build_disk: Callable[[str], NodeDisk],
         *,
         plan: Plan,
         log: str,
-        failed: Callable[[Disturbed], object],
+        record_failure: Callable[[Disturbed], object],
     ) -> None:
         self._lane = lane
         self.port = port
-        self._disk_of = disk_of
+        self._build_disk = build_disk
         self._nodes = [f"node-{number}" for number in range(plan.shape.nodes)]
         self._cpus_per_node = plan.shape.cpus_per_node
         self._holds_any = plan.follows_script
         self._log = log
-        self._failed = failed
+        self._record_failure = record_failure
         self._clock = SystemClock()
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True, name="objects").start()
@@ -57,33 +57,33 @@ class ForkCluster:
 
         Starts another if it does not come to its first line: Ray, too, retries a start.
         """
-        spawn = Spawn(self._disk_of(node_id), env, self._log, core.Context.session)
-        started = self._forked(spawn) or self._forked(spawn)
+        spawn = StartWorker(self._build_disk(node_id), env, self._log, core.Context.session)
+        started = self._fork_worker(spawn) or self._fork_worker(spawn)
         if started is None:  # no defect of the job: no check judges a disturbed run
-            self._failed(Disturbed(why=STUCK))
+            self._record_failure(Disturbed(why=STUCK))
             raise core.WorkerDiedError(is_preempted=False)
         pid, wire = started
         self.port.placed(pid, node_id)
         return core.ProcessActor(
-            pid, wire, lambda: self._death_of(pid, node_id), lambda: self._end(pid)
+            pid, wire, lambda: self._build_death_error(pid, node_id), lambda: self._end(pid)
         )
 
-    def _forked(self, spawn: Spawn) -> tuple[int, Wire] | None:
+    def _fork_worker(self, spawn: StartWorker) -> tuple[int, Wire] | None:
         # The lane forks, not this process: Ray's controller has threads here, and a lock that
         # one of them holds at a fork stays locked in the child for ever.
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._lane.send(spawn, along=theirs)
-        wire = Wire(ours, core.dumps)
-        ours.settimeout(FORK_S)
+        driver_end, worker_end = socket.socketpair()
+        with worker_end:
+            self._lane.send(spawn, passed_socket=worker_end)
+        wire = Wire(driver_end, core.dumps)
+        driver_end.settimeout(FORK_S)
         try:
             pid = wire.receive()
         except (EOFError, TimeoutError) as error:
             if isinstance(error, TimeoutError):
-                self._lane.send(Stuck())
+                self._lane.send(WorkerStuck())
             wire.close()
             return None
-        ours.settimeout(None)
+        driver_end.settimeout(None)
         return pid, wire
 
     def _end(self, pid: int) -> None:
@@ -92,7 +92,7 @@ class ForkCluster:
             self._lane.send(WorkerEnding(pid))
             os.kill(pid, signal.SIGKILL)
 
-    def _death_of(self, pid: int, node_id: str) -> RayError:
+    def _build_death_error(self, pid: int, node_id: str) -> RayError:
         if pid in self.port.exhausted():
             return OutOfMemoryError("Task was killed due to the node running low on memory.")
         return core.WorkerDiedError(is_preempted=node_id in self.port.preempted())
@@ -100,7 +100,7 @@ class ForkCluster:
     def start_object(self, instance: Any) -> core.ObjectActor:
         return core.ObjectActor(instance, self._loop)
 
-    def slots(self, count: int, *, within_s: float) -> list[str]:
+    def await_slots(self, count: int, *, within_s: float) -> list[str]:
         """Return the nodes of `count` workers, all of them alive; fewer when time runs out.
 
         A node holds any number of workers while only the script states their number.
@@ -108,15 +108,15 @@ class ForkCluster:
         start = self._clock.now_ns()
         while True:
             nodes = self._live_nodes()
-            each = self._cpus_per_node
+            workers_per_node = self._cpus_per_node
             if self._holds_any and nodes:
-                each = max(each, -(-count // len(nodes)))
-            places = [node for node in nodes for _ in range(each)][:count]
-            if len(places) == count or seconds_since(start, self._clock) > within_s:
-                return places
+                workers_per_node = max(workers_per_node, -(-count // len(nodes)))
+            node_slots = [node for node in nodes for _ in range(workers_per_node)][:count]
+            if len(node_slots) == count or elapsed_seconds(start, self._clock) > within_s:
+                return node_slots
             self._clock.sleep(POLL_S)
 
-    def room(self) -> dict[str, dict[str, float]]:
+    def find_capacity(self) -> dict[str, dict[str, float]]:
         """Return what each node that is alive can hold, as Ray's autoscaling coordinator would."""
         return {node: {"CPU": float(self._cpus_per_node)} for node in self._live_nodes()}
 

@@ -16,7 +16,7 @@ import ray
 from chaos.errors import NeedsClusterError
 from chaos.launch.forked import core
 from chaos.launch.forked import unsupported_calls as needs
-from chaos.launch.forked.reports import UnderWay
+from chaos.launch.forked.reports import PendingReports
 from chaos.launch.node_disk import HEAD
 from chaos.launch.raytrain import CALLBACK
 from chaos.run.clock import SystemClock
@@ -46,11 +46,11 @@ class ActorClass:
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Start an actor: a worker as a process, anything else as an object in the driver."""
-        cluster = _the_cluster()
+        cluster = _current_cluster()
         if issubclass(self._cls, worker_class()):
-            place = self._options["scheduling_strategy"]
+            slot = self._options["scheduling_strategy"]
             env = self._options.get("runtime_env", {}).get("env_vars", {})
-            return cluster.start_worker(place.node(), env)
+            return cluster.start_worker(slot.node(), env)
         return cluster.start_object(self._cls(*args, **kwargs))
 
 
@@ -62,7 +62,7 @@ class Placement:
         self.nodes: list[str] = []
 
     def wait(self, timeout_seconds: float) -> bool:
-        self.nodes = _the_cluster().slots(self._count, within_s=timeout_seconds)
+        self.nodes = _current_cluster().await_slots(self._count, within_s=timeout_seconds)
         return len(self.nodes) == self._count
 
 
@@ -78,7 +78,7 @@ class Slot:
 
 
 # They clean up placement groups and feed Ray Data: neither is here.
-_OF_CLUSTERS = ("PlacementGroupCleanerCallback", "DatasetsCallback")
+_CLUSTER_CALLBACKS = ("PlacementGroupCleanerCallback", "DatasetsCallback")
 _cluster: list[ForkCluster] = []
 
 
@@ -87,26 +87,26 @@ def use_cluster(cluster: ForkCluster) -> None:
     _cluster[:] = [cluster]
 
 
-def _the_cluster() -> ForkCluster:
+def _current_cluster() -> ForkCluster:
     if not _cluster:
-        raise NeedsClusterError.of("an actor of Ray outside of `trainer.fit()`")
+        raise NeedsClusterError.from_feature("an actor of Ray outside of `trainer.fit()`")
     return _cluster[0]
 
 
 def _cluster_resources() -> dict[str, float]:
     """Return the CPUs of the nodes that are alive; before `fit()`, of all nodes of the plan."""
     if core.Context.node_id != HEAD:
-        raise NeedsClusterError.of("`ray.cluster_resources()` in a worker")
+        raise NeedsClusterError.from_feature("`ray.cluster_resources()` in a worker")
     if not _cluster:
         return core.Context.resources
-    nodes = _cluster[0].room().values()
+    nodes = _cluster[0].find_capacity().values()
     return {"CPU": sum(node["CPU"] for node in nodes)}
 
 
 def _available_resources() -> dict[str, float]:
     """Return the CPUs of the plan's nodes; before `fit()` nothing uses them."""
     if _cluster or core.Context.node_id != HEAD:
-        raise NeedsClusterError.of("`ray.available_resources()` once fit() was called")
+        raise NeedsClusterError.from_feature("`ray.available_resources()` once fit() was called")
     return core.Context.resources
 
 
@@ -125,7 +125,7 @@ def replace_core() -> None:
 
     context = core.Context()
     ray._private.worker._global_node = Session()  # noqa: SLF001
-    ray.get, ray.put, ray.wait = core.get, core.Stored, core.wait
+    ray.get, ray.put, ray.wait = core.get, core.StoredResult, core.wait
     ray.remote = needs.remote(ActorClass)
     ray.kill = lambda actor, **_: actor.end()
     ray.nodes = list
@@ -141,24 +141,24 @@ def replace_core() -> None:
     worker_group.PlacementGroupSchedulingStrategy = Slot
     worker_group.ray_state.get_max_resources_from_cluster_config = lambda: None
     placement_group_handle.remove_placement_group = lambda _: None
-    preemption._get_draining_nodes = lambda: _the_cluster().port.draining()  # noqa: PLW0108, SLF001
+    preemption._get_draining_nodes = lambda: _current_cluster().port.draining()  # noqa: PLW0108, SLF001
     _replace_autoscaling()
-    _take_reports_before_errors(worker_group.WorkerGroup)
+    _prefer_reports(worker_group.WorkerGroup)
 
 
-def _take_reports_before_errors(group_class: Any) -> None:
+def _prefer_reports(group_class: Any) -> None:
     poll, clock = group_class._poll_workers_and_collect_errors, SystemClock()  # noqa: SLF001
 
-    def poll_again(group: Any, timeout: float | None) -> list[Any]:
+    def poll_workers(group: Any, timeout: float | None) -> list[Any]:
         statuses: list[Any] = poll(group, timeout)
-        under_way = vars(group).setdefault("_chaos_reports", UnderWay())
-        if under_way.hides_errors(dict(enumerate(statuses)), clock.now_ns()):
+        pending_reports = vars(group).setdefault("_chaos_reports", PendingReports())
+        if pending_reports.hides_errors(dict(enumerate(statuses)), clock.now_ns()):
             for status in statuses:
                 status.running = status.running or status.error is not None
                 status.error = None
         return statuses
 
-    group_class._poll_workers_and_collect_errors = poll_again  # noqa: SLF001
+    group_class._poll_workers_and_collect_errors = poll_workers  # noqa: SLF001
 
 
 def _replace_autoscaling() -> None:
@@ -169,18 +169,20 @@ def _replace_autoscaling() -> None:
     for method in ("_maybe_send_resource_request", "_send_resource_request"):
         setattr(ScalingPolicy, method, lambda _: None)
     ScalingPolicy.after_controller_start = lambda *_: None
-    ElasticScalingPolicy._get_reserved_resources = lambda _: _the_cluster().room()  # noqa: SLF001
+    ElasticScalingPolicy._get_reserved_resources = lambda _: _current_cluster().find_capacity()  # noqa: SLF001
 
 
-def run_controllers_here(run: Callable[[Any, dict[str, Any]], Any]) -> None:
+def run_controllers_locally(run: Callable[[Any, dict[str, Any]], Any]) -> None:
     """Replace the controller actor of `fit()`: `run` is called with the actor's arguments."""
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
     def start(trainer: Any, **arguments: Any) -> Any:
         if trainer.datasets:
-            raise NeedsClusterError.of("Ray Data (`datasets=` of the trainer)")
+            raise NeedsClusterError.from_feature("Ray Data (`datasets=` of the trainer)")
         callbacks = arguments["callbacks"]
-        arguments["callbacks"] = [c for c in callbacks if type(c).__name__ not in _OF_CLUSTERS]
+        arguments["callbacks"] = [
+            c for c in callbacks if type(c).__name__ not in _CLUSTER_CALLBACKS
+        ]
         return run(controller_class(), arguments)
 
     DataParallelTrainer._initialize_and_run_controller = start  # noqa: SLF001

@@ -77,7 +77,7 @@ def put(value: Any) -> Ref:  # any value
     return Ref(future)
 
 
-class Stored(Ref):
+class StoredResult(Ref):
     """The result of `ray.put`: pickled at once, and only once, however often it is sent."""
 
     def __init__(self, value: Any) -> None:  # any value
@@ -124,13 +124,13 @@ def wait(
 
     Returns those that are there, and the others.
     """
-    everything = num_returns >= len(refs)
-    when = "ALL_COMPLETED" if everything else "FIRST_COMPLETED"
-    wait_for_futures([ref.future for ref in refs], timeout=timeout, return_when=when)
+    waits_for_all = num_returns >= len(refs)
+    return_when = "ALL_COMPLETED" if waits_for_all else "FIRST_COMPLETED"
+    wait_for_futures([ref.future for ref in refs], timeout=timeout, return_when=return_when)
     # One look at each: Ray loses a reference that ends between two looks, and is in neither list.
-    ends = [ref.future.done() for ref in refs]
-    done = [ref for ref, is_done in zip(refs, ends, strict=True) if is_done]
-    return done, [ref for ref, is_done in zip(refs, ends, strict=True) if not is_done]
+    are_done = [ref.future.done() for ref in refs]
+    done = [ref for ref, is_done in zip(refs, are_done, strict=True) if is_done]
+    return done, [ref for ref, is_done in zip(refs, are_done, strict=True) if not is_done]
 
 
 class Method:
@@ -183,7 +183,7 @@ class ObjectActor:
 class DriverActor:
     """A worker's handle to an object in the driver."""
 
-    upward: Callable[[int, str, tuple[Any, ...], dict[str, Any]], Ref]
+    ask_driver: Callable[[int, str, tuple[Any, ...], dict[str, Any]], Ref]
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -194,19 +194,23 @@ class DriverActor:
         return Method(self, name)
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ref:
-        return type(self).upward(self._number, name, args, kwargs)
+        return type(self).ask_driver(self._number, name, args, kwargs)
 
 
 class ProcessActor:
     """The driver's handle to a forked worker."""
 
     def __init__(
-        self, pid: int, wire: Wire, death: Callable[[], RayError], kill: Callable[[], None]
+        self,
+        pid: int,
+        wire: Wire,
+        build_death_error: Callable[[], RayError],
+        kill: Callable[[], None],
     ) -> None:
         self.pid = pid
         self._kill = kill
         self._wire = wire
-        self._death = death
+        self._build_death_error = build_death_error
         # Three threads come here: the loop of Ray's controller calls, the listener settles, and a
         # callback of a driver's object answers. The lock guards the table of open calls alone, and
         # is not held while something is sent: the pipe may be full until the worker reads.
@@ -260,16 +264,16 @@ class ProcessActor:
         if kind == "reply":
             with self._lock:
                 future = self._open.pop(number)
-            settle(future, *rest)
+            set_outcome(future, *rest)
             return
         actor, name, args, kwargs = rest
         ref = ObjectActor.all[actor].call(name, args, kwargs)
         ref.future.add_done_callback(lambda done: self._answer(number, done))
 
-    def _answer(self, number: int, done: "Future[Any]") -> None:
-        error = done.exception()
+    def _answer(self, number: int, future: "Future[Any]") -> None:
+        error = future.exception()
         try:
-            self._wire.send(("answer", number, error is None, error or done.result()))
+            self._wire.send(("answer", number, error is None, error or future.result()))
         except OSError:
             return  # the worker is dead, and has no use for the answer
 
@@ -279,10 +283,10 @@ class ProcessActor:
         with self._lock:
             abandoned, self._open = self._open, {}
         for future in abandoned.values():
-            future.set_exception(self._death())
+            future.set_exception(self._build_death_error())
 
 
-def settle(future: "Future[Any]", succeeded: bool, value: Any) -> None:  # noqa: FBT001
+def set_outcome(future: "Future[Any]", succeeded: bool, value: Any) -> None:  # noqa: FBT001
     """Set a future's result, or its exception."""
     if succeeded:
         future.set_result(value)

@@ -15,73 +15,76 @@ from chaos.errors import RefusalError
 from chaos.launch.forked import core
 from chaos.launch.forked.lane import Lane
 from chaos.launch.forked.messages import StartRun
-from chaos.launch.node_disk import make_room, remove_disks
+from chaos.launch.node_disk import remove_disks, reserve_short_folder
 from chaos.launch.raytrain import CALLBACK
 from chaos.launch.raytrain.compat import CALLBACKS_ENV
 from chaos.launch.raytrain.fit import Configure, EarlierFit, Train
 from chaos.model.plan import Plan
 from chaos.probe.address import RunAddress
 from chaos.processes.child import adopt_orphans, die_with_parent
-from chaos.processes.forks import Exited
-from chaos.processes.tree import end_all
+from chaos.processes.forks import ChildExited
+from chaos.processes.tree import kill_tree
 from chaos.processes.wire import Wire
-from chaos.run.directory import RunDirectory, create
+from chaos.run.directory import RunDirectory, create_run
 
 POLL_S = 0.01
 
 
-def earlier_fits(plan: Plan, directory: RunDirectory) -> EarlierFit:
+def build_earlier_fit(plan: Plan, directory: RunDirectory) -> EarlierFit:
     """Return the function by which a zygote, started for a run, executes earlier trainings."""
-    held = directory.path if plan.confined is None else Path(plan.confined.folder)
+    base_folder = directory.path if plan.confined is None else Path(plan.confined.folder)
 
     def train(trainer: Any, fit: Train, configure: Configure) -> Any:
-        place = create(held / "earlier", str(os.getpid()), plan.baseline(), {})
-        address = RunAddress(place.path, os.urandom(4).hex(), "none:")
-        make_room(address)
+        run_directory = create_run(
+            base_folder / "earlier", str(os.getpid()), plan.build_baseline_plan(), {}
+        )
+        address = RunAddress(run_directory.path, os.urandom(4).hex(), "none:")
+        reserve_short_folder(address)
         callbacks = os.environ.get(CALLBACKS_ENV, "").split(",")
-        theirs = ",".join(name for name in callbacks if name != CALLBACK)
-        start = StartRun(address, {**plan.job.env, CALLBACKS_ENV: theirs})
-        # By `orders` the lane is asked for a driver, as by the harness; by `tells`, which the
-        # driver inherits, comes the result. The lane holds `tells` open as well, so that a driver
-        # that ends without a result shows no end there: `_result` looks at the lane's messages.
-        (ours, orders), (told, tells) = socket.socketpair(), socket.socketpair()
+        other_callbacks = ",".join(name for name in callbacks if name != CALLBACK)
+        start = StartRun(address, {**plan.job.env, CALLBACKS_ENV: other_callbacks})
+        # By `orders` the lane is asked for a driver, as by the harness; by `result_sender`, which
+        # the driver inherits, comes the result. The lane holds `result_sender` open as well, so
+        # that a driver that ends without a result shows no end there: `_receive_result` looks at
+        # the lane's messages.
+        (lane_end, orders), (result_end, result_sender) = socket.socketpair(), socket.socketpair()
         zygote, pid = os.getpid(), os.fork()
         if pid == 0:
-            for end in (ours, told):
+            for end in (lane_end, result_end):
                 end.close()
             die_with_parent(zygote)
-            _live(trainer, fit, configure, Wire(orders), Wire(tells, core.dumps))
-        for end in (orders, tells):
+            _live_as_lane(trainer, fit, configure, Wire(orders), Wire(result_sender, core.dumps))
+        for end in (orders, result_sender):
             end.close()
-        with ours, told:
-            Wire(ours).send(start)
+        with lane_end, result_end:
+            Wire(lane_end).send(start)
             try:
-                return _result(Wire(told), Wire(ours))
+                return _receive_result(Wire(result_end), Wire(lane_end))
             finally:
-                end_all(pid)
+                kill_tree(pid)
                 os.waitpid(pid, 0)
                 remove_disks(address)
 
     return train
 
 
-def _result(told: Wire, lane: Wire) -> Any:  # Ray Train's Result
+def _receive_result(result_wire: Wire, lane: Wire) -> Any:  # Ray Train's Result
     """Wait for the driver's result; raise if the lane reports that the driver ended without one."""
-    while not select.select([told.end], [], [], POLL_S)[0]:
-        if select.select([lane.end], [], [], 0)[0] and isinstance(lane.receive(), Exited):
+    while not select.select([result_wire.end], [], [], POLL_S)[0]:
+        if select.select([lane.end], [], [], 0)[0] and isinstance(lane.receive(), ChildExited):
             raise RefusalError("an earlier fit() of the script ended its process")
-    succeeded, value = told.receive()
+    succeeded, value = result_wire.receive()
     if not succeeded:
         raise value
     return value
 
 
-def _live(
+def _live_as_lane(
     trainer: Any,
     fit: Train,
     configure: Configure,
     orders: Wire,
-    tells: Wire,
+    results: Wire,
 ) -> NoReturn:
     """Become the lane; in the driver that it forks, train and send the result."""
     try:
@@ -92,6 +95,6 @@ def _live(
             message = (True, fit(trainer))
         except BaseException as error:  # noqa: BLE001 - the script's to deal with
             message = (False, core.picklable(error))
-        tells.send(message)
+        results.send(message)
     finally:
         os._exit(0)

@@ -22,18 +22,24 @@ from pathlib import Path
 from chaos.launch.child import watch_children
 from chaos.launch.forked import compat, core
 from chaos.launch.forked.cluster import ForkCluster
-from chaos.launch.forked.messages import Spawn, StartRun, Stuck, WorkerEnding, WorkerKilled
+from chaos.launch.forked.messages import (
+    StartRun,
+    StartWorker,
+    WorkerEnding,
+    WorkerKilled,
+    WorkerStuck,
+)
 from chaos.launch.forked.worker import live_as_worker
-from chaos.launch.node_disk import HEAD, NodeDisk, confines_of
+from chaos.launch.node_disk import HEAD, NodeDisk, build_confines
 from chaos.launch.raytrain.fit import RunPart
 from chaos.model.paths import SESSION
 from chaos.model.tiers import Tiers
-from chaos.processes.child import die_with_parent, ended_children, write_to
-from chaos.processes.forks import Exited, Started
+from chaos.processes.child import die_with_parent, reap_children, redirect_streams
+from chaos.processes.forks import ChildExited, ChildStarted
 from chaos.processes.wire import Wire
-from chaos.run.clock import Clock, SystemClock, seconds_since
+from chaos.run.clock import Clock, SystemClock, elapsed_seconds
 from chaos.run.directory import RunDirectory
-from chaos.run.journal import driver_journal
+from chaos.run.journal import open_driver_journal
 from chaos.run.signals import (
     DRIVER_STACKS,
     STACK_SIGNAL,
@@ -53,7 +59,7 @@ class Lane:
         self._harness = harness
         self._drivers: dict[int, Wire] = {}
         self._workers = ProcessGroups(SystemClock())
-        self._ending: set[int] = set()
+        self._announced_kills: set[int] = set()
         self._newest = 0
         self._selector = selectors.DefaultSelector()
         self._selector.register(harness.end, selectors.EVENT_READ, harness)
@@ -61,33 +67,33 @@ class Lane:
     def serve(self) -> RunPart:
         """Serve for ever; return only in a driver, with the run that it is to execute."""
         while True:
-            if (part := self._answer(POLL_S)) is not None:
+            if (part := self._handle_requests(POLL_S)) is not None:
                 return part
-            ended = list(ended_children())
+            exits = list(reap_children())
             # A driver announces whom it kills before it does: messages are read before deaths.
-            if ended and (part := self._answer(0)) is not None:
+            if exits and (part := self._handle_requests(0)) is not None:
                 return part
-            for pid, code in ended:
-                self._ended(pid, code)
-            self._workers.kill_the_late()
+            for pid, code in exits:
+                self._handle_exit(pid, code)
+            self._workers.kill_overdue()
 
-    def _answer(self, within_s: float) -> RunPart | None:
+    def _handle_requests(self, within_s: float) -> RunPart | None:
         """Carry out the requests that have come; return a run's part in its driver alone."""
         while keys := self._selector.select(within_s):
             within_s = 0
             for key, _ in keys:
                 wire: Wire = key.data
                 try:
-                    request, end = wire.receive_along()
+                    request, end = wire.receive_with_socket()
                 except EOFError:
-                    self._lost(wire)
+                    self._drop_connection(wire)
                     continue
                 if isinstance(request, WorkerEnding):
-                    self._ending.add(request.pid)
-                elif isinstance(request, Spawn):
+                    self._announced_kills.add(request.pid)
+                elif isinstance(request, StartWorker):
                     assert end is not None
                     self._fork_worker(request, end)
-                elif isinstance(request, Stuck):
+                elif isinstance(request, WorkerStuck):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(self._newest, STACK_SIGNAL)
                 elif (part := self._fork_driver(request)) is not None:
@@ -98,22 +104,22 @@ class Lane:
         # A worker inherits this handler: it writes its stacks even if it hangs before its
         # own first line.
         answer_with_stacks(RunDirectory(request.address.directory).logs / START_STACKS)
-        ours, theirs = socket.socketpair()
+        lane_end, driver_end = socket.socketpair()
         lane = os.getpid()
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
-            ours.close()
-            self._shed()
+            lane_end.close()
+            self._close_inherited()
             die_with_parent(lane)
-            return _begin_run(request, Wire(theirs))
-        theirs.close()
-        self._drivers[pid] = Wire(ours)
-        self._selector.register(ours, selectors.EVENT_READ, self._drivers[pid])
-        self._harness.send(Started(pid))
+            return _begin_run(request, Wire(driver_end))
+        driver_end.close()
+        self._drivers[pid] = Wire(lane_end)
+        self._selector.register(lane_end, selectors.EVENT_READ, self._drivers[pid])
+        self._harness.send(ChildStarted(pid))
         return None
 
-    def _fork_worker(self, spawn: Spawn, end: socket.socket) -> None:
+    def _fork_worker(self, spawn: StartWorker, end: socket.socket) -> None:
         # A child of the lane, not of its driver (see `ForkCluster`): it continues from the script
         # as it stood at `fit()`, and the lane learns its exit code.
         lane, pid = os.getpid(), os.fork()
@@ -122,13 +128,13 @@ class Lane:
             self._workers.add(pid)
             self._newest = pid
             return
-        self._shed()
+        self._close_inherited()
         try:
             # A group of its own, led by the worker: what the job starts in it (a DataLoader's
             # processes) ends with it, as on Ray 2.60.
             os.setpgid(0, 0)
             die_with_parent(lane)
-            write_to(Path(spawn.log))
+            redirect_streams(Path(spawn.log))
             watch_children(spawn.disk.use())
             core.Context.node_id = spawn.disk.node_id
             core.Context.session = spawn.session
@@ -137,44 +143,44 @@ class Lane:
             # Never back into the lane's own loop, whatever was raised: there would be two lanes.
             os._exit(1)
 
-    def _shed(self) -> None:
+    def _close_inherited(self) -> None:
         """Close, in a child, the lane's ends of connections: an open copy would hide an EOF."""
         self._selector.close()
         for wire in [self._harness, *self._drivers.values()]:
             wire.close()
 
-    def _lost(self, wire: Wire) -> None:
+    def _drop_connection(self, wire: Wire) -> None:
         self._selector.unregister(wire.end)
         if wire is self._harness:
             os._exit(0)
 
-    def _ended(self, pid: int, code: int) -> None:
+    def _handle_exit(self, pid: int, code: int) -> None:
         # After the driver's end the harness kills workers that are left: that is no disturbance.
-        is_asked = pid in self._ending
-        self._ending.discard(pid)
-        if self._workers.ended(pid) and is_foreign(code) and not is_asked and self._drivers:
+        is_announced = pid in self._announced_kills
+        self._announced_kills.discard(pid)
+        if self._workers.end_group(pid) and is_foreign(code) and not is_announced and self._drivers:
             self._harness.send(WorkerKilled(pid, code))
         if pid in self._drivers:
             wire = self._drivers.pop(pid)
             if wire.end in {key.fileobj for key in self._selector.get_map().values()}:
                 self._selector.unregister(wire.end)
             wire.close()
-            self._harness.send(Exited(pid, code))
+            self._harness.send(ChildExited(pid, code))
 
 
 def _begin_run(request: StartRun, lane: Wire) -> RunPart:
     """Become the driver of a run, in a process that was forked for it."""
     directory = RunDirectory(request.address.directory)
     log = directory.logs / "driver.log"
-    os.environ.update(request.address.as_env())
+    os.environ.update(request.address.build_variables())
     os.environ.update(request.env)
-    write_to(log)
+    redirect_streams(log)
     plan = directory.load_plan()
-    confines = confines_of(plan)
-    tiers = Tiers.of(plan, real=os.path.realpath)
+    confines = build_confines(plan)
+    tiers = Tiers.from_plan(plan, normalize=os.path.realpath)
     NodeDisk(request.address, HEAD, confines, tiers).use()
     answer_with_stacks(directory.logs / DRIVER_STACKS)
-    journal = driver_journal(directory.journals, SystemClock())
+    journal = open_driver_journal(directory.journals, SystemClock())
     core.Context.session = str(directory.storage / SESSION)
     cluster = ForkCluster(
         lane,
@@ -182,10 +188,10 @@ def _begin_run(request: StartRun, lane: Wire) -> RunPart:
         lambda node_id: NodeDisk(request.address, node_id, confines, tiers),
         plan=plan,
         log=str(log),
-        failed=journal.add,
+        record_failure=journal.add,
     )
     compat.use_cluster(cluster)
-    compat.run_controllers_here(cluster.run_controller)
+    compat.run_controllers_locally(cluster.run_controller)
     return RunPart(plan, directory, journal)
 
 
@@ -195,25 +201,25 @@ class ProcessGroups:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._leaders: set[int] = set()
-        self._asked_ns: dict[int, int] = {}
+        self._terminated_ns: dict[int, int] = {}
 
     def add(self, pid: int) -> None:
         self._leaders.add(pid)
 
-    def ended(self, pid: int) -> bool:
+    def end_group(self, pid: int) -> bool:
         """Return whether an ended child was a leader; if so, send the rest of its group SIGTERM."""
         if pid not in self._leaders:
             return False
         self._leaders.remove(pid)
         if _signal(pid, signal.SIGTERM):
-            self._asked_ns[pid] = self._clock.now_ns()
+            self._terminated_ns[pid] = self._clock.now_ns()
         return True
 
-    def kill_the_late(self) -> None:
+    def kill_overdue(self) -> None:
         """Kill the groups whose SIGTERM was sent `GRACE_S` ago."""
-        for pid, since_ns in list(self._asked_ns.items()):
-            if seconds_since(since_ns, self._clock) >= GRACE_S:
-                del self._asked_ns[pid]
+        for pid, since_ns in list(self._terminated_ns.items()):
+            if elapsed_seconds(since_ns, self._clock) >= GRACE_S:
+                del self._terminated_ns[pid]
                 _signal(pid, signal.SIGKILL)
 
 

@@ -4,9 +4,9 @@ import select
 
 from chaos.launch.forked.messages import ForkLane, StartRun, WorkerKilled
 from chaos.launch.forked.zygote_handle import END_S, ZygoteHandle
-from chaos.processes.forks import Exited, Started, gone
-from chaos.processes.tree import end_all, is_running
-from chaos.run.ports import View
+from chaos.processes.forks import ChildExited, ChildStarted, build_death_error
+from chaos.processes.tree import is_running, kill_tree
+from chaos.run.ports import FolderView
 
 POLL_S = 0.01
 LANE = "the process that a lane's runs are forked from"
@@ -15,7 +15,7 @@ LANE = "the process that a lane's runs are forked from"
 class LaneHandle:
     """One lane, by its pid and the connection to it."""
 
-    def __init__(self, zygote: ZygoteHandle, view: View | None = None) -> None:
+    def __init__(self, zygote: ZygoteHandle, view: FolderView | None = None) -> None:
         self.zygote = zygote
         request = ForkLane(None if view is None else view.pid)
         self.pid, self._wire = zygote.forks.fork(request)
@@ -30,38 +30,38 @@ class LaneHandle:
         try:
             self._wire.send(request)
         except OSError as error:
-            raise gone(LANE) from error
-        while not isinstance(message := self._receive(), Started):
-            self._note(message)
+            raise build_death_error(LANE) from error
+        while not isinstance(message := self._receive(), ChildStarted):
+            self._record_message(message)
         return message.pid
 
     def exit_code(self, pid: int) -> int | None:
         if pid not in self._exited and select.select([self._wire.end], [], [], POLL_S)[0]:
-            self._note(self._receive())
+            self._record_message(self._receive())
         return self._exited.pop(pid, None)
 
-    def killed(self) -> list[WorkerKilled]:
+    def take_killed_workers(self) -> list[WorkerKilled]:
         """Return the workers reported, since the last call, as killed by a foreign signal."""
-        told, self._killed = self._killed, []
-        return told
+        killed_workers, self._killed = self._killed, []
+        return killed_workers
 
     def end(self) -> None:
-        end_all(self.pid)
+        kill_tree(self.pid)
         self.zygote.forks.exit_code(self.pid, within_s=END_S)
         self._wire.close()
 
-    def _note(self, message: Started | Exited | WorkerKilled) -> None:
+    def _record_message(self, message: ChildStarted | ChildExited | WorkerKilled) -> None:
         if isinstance(message, WorkerKilled):
             self._killed.append(message)
         else:
-            assert isinstance(message, Exited)
+            assert isinstance(message, ChildExited)
             self._exited[message.pid] = message.code
 
-    def _receive(self) -> Started | Exited | WorkerKilled:
+    def _receive(self) -> ChildStarted | ChildExited | WorkerKilled:
         try:
-            message: Started | Exited | WorkerKilled = self._wire.receive()
+            message: ChildStarted | ChildExited | WorkerKilled = self._wire.receive()
         except EOFError as error:
-            raise gone(LANE, self._signal()) from error
+            raise build_death_error(LANE, self._signal()) from error
         return message
 
     def _signal(self) -> int | None:

@@ -16,20 +16,20 @@ class StartRun:
 
 
 @dataclass(frozen=True)
-class Ready:
+class ScriptReady:
     """The script has called `fit()`; lanes can be asked for."""
 
 
 @dataclass(frozen=True)
-class Failed:
+class ScriptFailed:
     """The script did not come to its `fit()`."""
 
     error: str
     message: str
-    asked: str | None = None
+    torchrun_request: str | None = None
 
-    def as_event(self) -> ScriptRaised:
-        return ScriptRaised(error=self.error, message=self.message, asked=self.asked)
+    def build_event(self) -> ScriptRaised:
+        return ScriptRaised(error=self.error, message=self.message, asked=self.torchrun_request)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class WorkerKilled:
 
 
 @dataclass(frozen=True)
-class Spawn:
+class StartWorker:
     """A driver asks its lane for a worker; the worker's end of their connection comes along."""
 
     disk: NodeDisk
@@ -51,7 +51,7 @@ class Spawn:
 
 
 @dataclass(frozen=True)
-class Stuck:
+class WorkerStuck:
     """A driver reports to its lane that the newest worker does not come to its first line."""
 
 

@@ -16,10 +16,10 @@ WAIT_S = 2.0
 
 
 @dataclass
-class UnderWay:
+class PendingReports:
     """The reports that one worker group has handed over, by rank."""
 
-    taken: Counter[int] = field(default_factory=Counter)
+    report_counts: Counter[int] = field(default_factory=Counter)
     since_ns: int | None = None
 
     def hides_errors(self, statuses: Mapping[int, Any], now_ns: int) -> bool:
@@ -27,7 +27,9 @@ class UnderWay:
 
         `statuses` are Ray's `WorkerStatus` by rank.
         """
-        self.taken.update(rank for rank, status in statuses.items() if status.training_report)
+        self.report_counts.update(
+            rank for rank, status in statuses.items() if status.training_report
+        )
         failed = [rank for rank, status in statuses.items() if status.error is not None]
         if not failed:
             self.since_ns = None
@@ -35,8 +37,8 @@ class UnderWay:
         self.since_ns = now_ns if self.since_ns is None else self.since_ns
         if (now_ns - self.since_ns) / 1e9 >= WAIT_S:
             return False
-        furthest = max(self.taken[rank] for rank in failed)
+        furthest = max(self.report_counts[rank] for rank in failed)
         return any(statuses[rank].training_report for rank in failed) or any(
-            status.running and status.error is None and self.taken[rank] < furthest
+            status.running and status.error is None and self.report_counts[rank] < furthest
             for rank, status in statuses.items()
         )

@@ -35,20 +35,20 @@ from chaos.launch.forked import compat
 from chaos.launch.forked import unsupported_calls as needs
 from chaos.launch.forked.messages import ForkZygote
 from chaos.launch.forked.zygote import live_as_zygote
-from chaos.processes.child import write_to
-from chaos.processes.forks import ended_with, fork_for_each
-from chaos.processes.view import enter
+from chaos.processes.child import redirect_streams
+from chaos.processes.forks import exit_with_harness, serve_forks
+from chaos.processes.view import enter_view
 from chaos.processes.wire import Wire
 
 
 def main(fd: int) -> None:
     """Fork zygotes until the harness is gone; does not return."""
     harness = Wire(socket.socket(fileno=fd))
-    with ended_with(harness.end):
+    with exit_with_harness(harness.end):
         compat.warm_up()
     compat.replace_core()
     needs.refuse_ray_data()
-    request, end = fork_for_each(harness)
+    request, end = serve_forks(harness)
     try:
         _become_zygote(request, end)
     except BaseException as error:  # noqa: BLE001 - of chaos: it is seen in this log alone
@@ -61,8 +61,8 @@ def main(fd: int) -> None:
 def _become_zygote(request: ForkZygote, harness: Wire) -> None:
     os.setsid()
     if request.view is not None:
-        enter(request.view)
-    write_to(Path(request.log))
+        enter_view(request.view)
+    redirect_streams(Path(request.log))
     os.chdir(request.cwd)
     os.environ.clear()
     os.environ.update(request.env)

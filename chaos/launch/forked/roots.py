@@ -8,14 +8,14 @@ from pathlib import Path
 from chaos.launch.environment import HASH_SEED
 from chaos.launch.forked.settings import zygote_env
 from chaos.model.plan import Plan
-from chaos.processes.forks import ForkingProcess, KeptWarm
-from chaos.run import leavings
+from chaos.processes.forks import ForkingProcess, WarmProcesses
+from chaos.run import held_folders
 
-ROOTS = KeptWarm()
-_sweep = cache(leavings.sweep)  # folders that killed harnesses have left behind: once
+ROOTS = WarmProcesses()
+_sweep = cache(held_folders.sweep)  # folders that killed harnesses have left behind: once
 
 
-def root_for(plan: Plan, *, log: Path, hash_seed: str = HASH_SEED) -> ForkingProcess:
+def get_root(plan: Plan, *, log: Path, hash_seed: str = HASH_SEED) -> ForkingProcess:
     """Return the root for a plan: one for all jobs that state the same environment.
 
     A variable that a module reads while it is imported must be set when the root starts, so a job

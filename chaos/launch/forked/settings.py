@@ -6,7 +6,7 @@ from chaos.launch.environment import HASH_SEED, ON_THE_CPU
 from chaos.launch.raytrain import CALLBACK
 from chaos.launch.raytrain.compat import CALLBACKS_ENV
 from chaos.model.plan import Plan
-from chaos.plugins import EXTENSIONS_ENV, OFF
+from chaos.plugins import EXTENSIONS_ENV, EXTENSIONS_OFF
 
 # Read by Ray Train. Polls are frequent, because all processes are on this machine.
 TRAIN_ENV = {
@@ -26,15 +26,15 @@ TRAIN_ENV = {
 
 def zygote_env(plan: Plan, hash_seed: str = HASH_SEED) -> dict[str, str]:
     """Return the environment of a plan's zygote, the user's own settings first."""
-    theirs = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
-    callbacks = [theirs.get(CALLBACKS_ENV, ""), CALLBACK]
+    user_env = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
+    callbacks = [user_env.get(CALLBACKS_ENV, ""), CALLBACK]
     return {
         **TRAIN_ENV,
         "PYTHONHASHSEED": hash_seed,
-        **theirs,
+        **user_env,
         "CUDA_VISIBLE_DEVICES": "",  # training is on the CPU, and torch reports no GPU
         "PYTHONUNBUFFERED": "1",
-        EXTENSIONS_ENV: OFF,
+        EXTENSIONS_ENV: EXTENSIONS_OFF,
         CALLBACKS_ENV: ",".join(name for name in callbacks if name),
         **plan.job.env,
     }

@@ -16,13 +16,13 @@ import ray
 import ray.exceptions
 
 from chaos.errors import ComputedEarlyError, NeedsClusterError
-from chaos.launch.job import line_of_script, refused_v1
+from chaos.launch.job import build_v1_refusal, describe_script_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _HOOKS = ("auto_init_hook", "client_mode_hook")
-READS = ("read_", "from_", "range")
+DATASET_READERS = ("read_", "from_", "range")
 
 
 def refuse_to_fork_tensorflow() -> None:
@@ -34,7 +34,7 @@ def refuse_to_fork_tensorflow() -> None:
     module = sys.modules.get("tensorflow.python.eager.context")
     context = getattr(module, "_context", None)
     if getattr(context, "_initialized", False):
-        raise ComputedEarlyError.of("TensorFlow")
+        raise ComputedEarlyError.from_library("TensorFlow")
 
 
 def remote(actor_class: Callable[[Any, dict[str, Any]], Any]) -> Callable[..., Any]:
@@ -62,7 +62,9 @@ class DeclaredTask:
         return self
 
     def remote(self, *_: Any, **__: Any) -> NoReturn:
-        raise NeedsClusterError.of(f"`ray.remote` (`{self._name}.remote()`{line_of_script()})")
+        raise NeedsClusterError.from_feature(
+            f"`ray.remote` (`{self._name}.remote()`{describe_script_line()})"
+        )
 
     bind = remote
 
@@ -72,33 +74,35 @@ def refuse_ray_data() -> None:
     import ray.data
 
     for name, function in inspect.getmembers(ray.data, inspect.isfunction):
-        if name.startswith(READS):
-            setattr(ray.data, name, _refused(name, function))
+        if name.startswith(DATASET_READERS):
+            setattr(ray.data, name, _build_refusal(name, function))
 
 
-def _refused(name: str, function: Callable[..., Any]) -> Callable[..., NoReturn]:
+def _build_refusal(name: str, function: Callable[..., Any]) -> Callable[..., NoReturn]:
     @functools.wraps(function)
     def refuse(*_: Any, **__: Any) -> NoReturn:
-        raise NeedsClusterError.of(f"Ray Data (`ray.data.{name}`{line_of_script()})")
+        raise NeedsClusterError.from_feature(
+            f"Ray Data (`ray.data.{name}`{describe_script_line()})"
+        )
 
     return refuse
 
 
-def named(error: BaseException) -> BaseException:
+def explain_error(error: BaseException) -> BaseException:
     """Return an error that names what the job uses, for one in which Ray reports its absence."""
     if isinstance(error, DeprecationWarning) and "restore" in str(error):
-        return refused_v1(", which calls `restore` or `can_restore`")
+        return build_v1_refusal(", which calls `restore` or `can_restore`")
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     names = [(frame, str(frame.f_globals.get("__name__", ""))) for frame in frames]
-    line = line_of_script(frames)
+    line = describe_script_line(frames)
     if isinstance(error, NeedsClusterError):
         return error
     if any(name.startswith("ray.data") for _, name in names):
-        return NeedsClusterError.of(f"Ray Data{line and f' ({line[2:]})'}")
+        return NeedsClusterError.from_feature(f"Ray Data{line and f' ({line[2:]})'}")
     if not isinstance(error, ray.exceptions.RaySystemError) or "not been started" not in str(error):
         return error
     frame, module = next(((f, n) for f, n in names if n.startswith("ray.")), (None, "ray"))
     if frame is not None and module.endswith(_HOOKS):  # around all of Ray's own functions
         function = getattr(frame.f_locals.get("fn") or frame.f_locals.get("func"), "__name__", None)
         module = f"ray.{function}()" if function else "ray"
-    return NeedsClusterError.of(f"`{module}`{line and f' ({line[2:]})'}")
+    return NeedsClusterError.from_feature(f"`{module}`{line and f' ({line[2:]})'}")

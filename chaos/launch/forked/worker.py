@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from chaos.launch.forked import core
-from chaos.launch.forked.messages import Spawn
+from chaos.launch.forked.messages import StartWorker
 from chaos.processes.child import draw_fresh_randomness
 from chaos.processes.wire import Wire
 
@@ -27,9 +27,9 @@ class WorkerServer:
         self._calls: queue.SimpleQueue[tuple[int, str, tuple[Any, ...], dict[str, Any]]] = (
             queue.SimpleQueue()
         )
-        self._asked: dict[int, Future[Any]] = {}
+        self._open_questions: dict[int, Future[Any]] = {}
         self._numbers = itertools.count()
-        core.DriverActor.upward = self._ask_driver
+        core.DriverActor.ask_driver = self._ask_driver
 
     def serve(self) -> None:
         """Carry out calls for ever; the process ends when the driver does."""
@@ -52,7 +52,7 @@ class WorkerServer:
                     name, args, kwargs = rest
                     self._calls.put((number, name, args, kwargs))
                 else:
-                    core.settle(self._asked.pop(number), *rest)
+                    core.set_outcome(self._open_questions.pop(number), *rest)
         except EOFError:
             os._exit(1)  # the driver is gone; nothing here may outlive it
 
@@ -61,12 +61,14 @@ class WorkerServer:
     ) -> core.Ref:
         future: Future[Any] = Future()
         number = next(self._numbers)
-        self._asked[number] = future
+        self._open_questions[number] = future
         self._wire.send(("ask", number, actor, name, args, kwargs))
         return core.Ref(future)
 
 
-def live_as_worker(spawn: Spawn, end: socket.socket, instance: Any) -> None:  # a RayTrainWorker
+def live_as_worker(
+    spawn: StartWorker, end: socket.socket, instance: Any
+) -> None:  # a RayTrainWorker
     """Become a worker, in a process that was forked for it; does not return."""
     os.environ.update(spawn.env)
     draw_fresh_randomness()

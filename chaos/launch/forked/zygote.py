@@ -11,19 +11,19 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from chaos.launch.asked import AskedOfTorchrun
 from chaos.launch.forked import core
 from chaos.launch.forked import unsupported_calls as needs
-from chaos.launch.forked.first_driver import earlier_fits
+from chaos.launch.forked.first_driver import build_earlier_fit
 from chaos.launch.forked.lane import Lane
-from chaos.launch.forked.messages import Failed, ForkLane, ForkZygote, Ready
+from chaos.launch.forked.messages import ForkLane, ForkZygote, ScriptFailed, ScriptReady
 from chaos.launch.job import is_clean_exit, run_job
-from chaos.launch.node_disk import record_start
-from chaos.launch.raytrain.fit import Fit, RunPart
+from chaos.launch.node_disk import record_start_writes
+from chaos.launch.raytrain.fit import FitWrapper, RunPart
+from chaos.launch.torchrun_requests import TorchrunRequests
 from chaos.model.event import NO_FIT, UNCALLED, ScriptRaised
 from chaos.processes.child import adopt_orphans, draw_fresh_randomness
-from chaos.processes.forks import fork_for_each
-from chaos.processes.view import enter
+from chaos.processes.forks import serve_forks
+from chaos.processes.view import enter_view
 from chaos.processes.wire import Wire
 from chaos.run.directory import RunDirectory
 
@@ -34,22 +34,22 @@ def live_as_zygote(request: ForkZygote, harness: Wire) -> NoReturn:
     draw_fresh_randomness()
     directory = RunDirectory(Path(request.run_directory))
     plan = directory.load_plan()
-    record_start(directory, plan)
+    record_start_writes(directory, plan)
     core.Context.resources = {"CPU": float(plan.shape.nodes * plan.shape.cpus_per_node)}
-    asked = AskedOfTorchrun()
-    begin = asked.then(lambda: _serve(harness))
-    fit = Fit(begin, number=plan.job.fit, earlier=earlier_fits(plan, directory))
+    requests = TorchrunRequests()
+    begin = requests.wrap_fit(lambda: _serve(harness))
+    fit = FitWrapper(begin, number=plan.job.fit, earlier=build_earlier_fit(plan, directory))
     fit.intercept()
-    asked.begin()
+    requests.start()
     code = 0
     try:
         run_job(plan)
     except BaseException as error:  # noqa: BLE001 - the script's, whatever it is
         if not is_clean_exit(error):
             code = 1
-            _tell(harness, fit, error, asked)
+            _report_failure(harness, fit, error, requests)
     if fit.run is None and code == 0:
-        harness.send(Failed(NO_FIT, UNCALLED, asked.before()))
+        harness.send(ScriptFailed(NO_FIT, UNCALLED, requests.find_request()))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -64,12 +64,12 @@ def _serve(harness: Wire) -> RunPart:
     # would write to its pages, and so copy them.
     gc.collect()
     gc.freeze()
-    harness.send(Ready())
-    request, end = fork_for_each(harness)
+    harness.send(ScriptReady())
+    request, end = serve_forks(harness)
     assert isinstance(request, ForkLane)
     try:
         if request.view is not None:
-            enter(request.view)
+            enter_view(request.view)
         adopt_orphans()
         return Lane(end).serve()
     except Exception as error:  # noqa: BLE001 - of chaos; the script must not catch it
@@ -78,13 +78,15 @@ def _serve(harness: Wire) -> RunPart:
         os._exit(1)
 
 
-def _tell(harness: Wire, fit: Fit, error: BaseException, asked: AskedOfTorchrun) -> None:
+def _report_failure(
+    harness: Wire, fit: FitWrapper, error: BaseException, requests: TorchrunRequests
+) -> None:
     # Printed first: the harness may end this process as soon as it has the message.
     sys.excepthook(type(error), error, error.__traceback__)
     sys.stderr.flush()
-    known = needs.named(error)
-    name, message = type(known).__name__, str(known)[:2000]
+    explained = needs.explain_error(error)
+    name, message = type(explained).__name__, str(explained)[:2000]
     if fit.run is None:
-        harness.send(Failed(name, message, asked.before(error)))
+        harness.send(ScriptFailed(name, message, requests.find_request(error)))
     elif error is not fit.raised:
         fit.run.journal.add(ScriptRaised(error=name, message=message))

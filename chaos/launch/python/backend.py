@@ -5,7 +5,7 @@ from pathlib import Path
 
 from chaos.launch.commands.backend import CommandBackend
 from chaos.launch.commands.roots import NOWHERE
-from chaos.launch.environment import command_env, no_gpu_is_forked
+from chaos.launch.environment import command_env, explain_gpu_refusal
 from chaos.launch.python.process import COMMAND
 from chaos.launch.python.run import PythonRun
 from chaos.model.plan import Plan
@@ -24,7 +24,7 @@ class PythonBackend(CommandBackend):
 
     @staticmethod
     def why_not_forked(env: Mapping[str, str]) -> str | None:
-        return no_gpu_is_forked(env)
+        return explain_gpu_refusal(env)
 
 
 open_scripts, why_not_forked = PythonBackend, PythonBackend.why_not_forked

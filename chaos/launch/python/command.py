@@ -11,10 +11,10 @@ from collections.abc import Sequence
 if __name__ == "__main__":
     sys.path.pop(0)  # this file's folder: modules of the script's may have the names of these here
 
-from chaos.launch.asked import lacked
-from chaos.launch.commands.worker import run_watched
-from chaos.launch.environment import named_by_start
+from chaos.launch.commands.worker import run_notifying_script
+from chaos.launch.environment import build_journal_name
 from chaos.launch.python.process import watch_command
+from chaos.launch.torchrun_requests import find_missing_variable
 from chaos.model.event import CommandEnded
 from chaos.probe.address import RunAddress
 from chaos.processes.child import die_with_parent
@@ -31,22 +31,22 @@ def main(words: Sequence[str]) -> None:
     die_with_parent(os.getppid())
     directory = RunDirectory(RunAddress.from_env().directory)
     journal = Journal(
-        directory.journals, named_by_start("command"), role="driver", clock=SystemClock()
+        directory.journals, build_journal_name("command"), role="driver", clock=SystemClock()
     )
     answer_with_stacks(directory.logs / DRIVER_STACKS)
     pid = os.getpid()
     process = watch_command()
 
-    def ended(error: BaseException | None) -> None:
+    def record_end(error: BaseException | None) -> None:
         if os.getpid() != pid:  # a fork that has not ended where it was made
             return
         if process is not None:
-            process.ended(error)
+            process.record_end(error)
         name = None if error is None else type(error).__name__
         message = str(error or "")[-MESSAGE_MAX:]
-        journal.add(CommandEnded(error=name, message=message, asked=lacked(error)))
+        journal.add(CommandEnded(error=name, message=message, asked=find_missing_variable(error)))
 
-    run_watched(words, ended)
+    run_notifying_script(words, record_end)
 
 
 if __name__ == "__main__":

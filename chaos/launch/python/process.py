@@ -19,34 +19,34 @@ from urllib.parse import parse_qs, urlsplit
 
 from chaos.faults.world import Target
 from chaos.launch.child import record_training
-from chaos.launch.commands.worker import complain, opened
+from chaos.launch.commands.worker import report_probe_error, start_probe
 from chaos.launch.environment import (
     NODE_ENV,
-    know_place_in_slurm,
-    this_start,
+    apply_slurm_env,
+    current_start,
 )
 from chaos.launch.job import is_clean_exit
-from chaos.launch.node_disk import disk_in
-from chaos.probe import written
+from chaos.launch.node_disk import build_node_disk
+from chaos.probe import write_ledger
 from chaos.probe.address import DIRECTORY_ENV, RunAddress
-from chaos.probe.imported import once_imported
+from chaos.probe.import_hooks import call_after_import
 from chaos.probe.probe import Probe, Worker
 from chaos.run.directory import RunDirectory
 
 COMMAND = Path(__file__).with_name("command.py")
-_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _SPAWN = "torch.multiprocessing.spawn"
 
 
 @dataclass(frozen=True)
-class Seat:
+class RankPosition:
     """The rank of a process, and the number of all ranks."""
 
     rank: int
     ranks: int
 
 
-ALONE = Seat(0, 1)
+ONLY_RANK = RankPosition(0, 1)
 
 
 class Process:
@@ -57,59 +57,59 @@ class Process:
         self._is_in_slurm = is_in_slurm  # where a start of the job may be several attempts
         self._is_alone = is_alone  # of several processes, one trains, and it joins no group
         self._node = os.environ[NODE_ENV]
-        self._attempt = this_start()
+        self._attempt = current_start()
         self._probe: Probe | None = None
-        self._seat: Seat | None = None
+        self._position: RankPosition | None = None
         self._pid = 0  # of the worker that this process is: a fork of it is none
-        self._read: dict[Path, None] = {}
+        self._opened_files: dict[Path, None] = {}
         self._has_ended = False
 
     def watch(self) -> None:
         """Watch for the joining of a group, and for the end of what multiprocessing has started."""
         if self._attempt or self._is_in_slurm:
-            written.listen(self._opened)
-        once_imported({"torch.distributed"}, lambda _: self._follow_joins())
+            write_ledger.set_listener(self._record_open)
+        call_after_import({"torch.distributed"}, lambda _: self._follow_joins())
         if self._is_alone:
-            once_imported({"torch.optim.optimizer"}, lambda _: self._follow_optimizers())
+            call_after_import({"torch.optim.optimizer"}, lambda _: self._follow_optimizers())
         self._follow_ends()
         journals = RunDirectory(self._address.directory).journals
         record_training(journals, is_rank=lambda: self._pid == os.getpid())
 
-    def take(self, seat: Seat) -> None:
+    def become_rank(self, position: RankPosition) -> None:
         """Be a rank from now on; stop at an op of its attempt's start."""
-        is_other = self._pid != os.getpid()
-        if not is_other and seat == self._seat:
+        is_new_process = self._pid != os.getpid()
+        if not is_new_process and position == self._position:
             return
         port = self._address.connect()
         if self._is_in_slurm:
-            self._attempt = port.attempt_of(this_start(), seat.rank, os.getpid())
-        target = Target(self._attempt, seat.rank, os.getpid(), self._node)
-        port.part_started(self._attempt, seat.ranks, {seat.rank: target})
-        self._seat, self._pid = seat, os.getpid()
-        if not is_other:  # it was taken for the only one, and is one of several
-            port.began(self._attempt, seat.rank)
+            self._attempt = port.attempt_of(current_start(), position.rank, os.getpid())
+        target = Target(self._attempt, position.rank, os.getpid(), self._node)
+        port.part_started(self._attempt, position.ranks, {position.rank: target})
+        self._position, self._pid = position, os.getpid()
+        if not is_new_process:  # it was taken for the only one, and is one of several
+            port.began(self._attempt, position.rank)
             return
         self._has_ended = False
-        worker = Worker(self._attempt, seat.rank, seat.ranks, self._node)
-        self._probe = opened(worker, self._address)
-        self._probe.has_read(tuple(self._read))
-        self._probe.train_fn_begins()
+        worker = Worker(self._attempt, position.rank, position.ranks, self._node)
+        self._probe = start_probe(worker, self._address)
+        self._probe.record_early_reads(tuple(self._opened_files))
+        self._probe.record_train_fn_start()
 
-    def ended(self, error: BaseException | None) -> None:
+    def record_end(self, error: BaseException | None) -> None:
         """Record that a worker has come to its end, once."""
         if self._probe is None or self._pid != os.getpid() or self._has_ended:
             return
         self._has_ended = True
-        self._probe.train_fn_ended(error)
+        self._probe.record_train_fn_end(error)
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _opened(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _record_open(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Remember a file that is opened to be read, before this process is a rank."""
         if event == "open":
             path, _, flags = arguments
-            if not flags & _WRITES and not isinstance(path, int):
-                self._read[Path(written.absolute(path))] = None
+            if not flags & _WRITE_FLAGS and not isinstance(path, int):
+                self._opened_files[Path(write_ledger.resolve_event_path(path))] = None
 
     def _follow_joins(self) -> None:
         """Take the rank that is said to `init_process_group`, under each of its names (torch 2.13).
@@ -124,10 +124,12 @@ class Process:
 
         @functools.wraps(original)
         def init_process_group(*args: Any, **kwargs: Any) -> Any:
-            seat = self._guarded(lambda: said(original, args, kwargs, os.environ))
+            position = self._try_rank(
+                lambda: parse_rank_position(original, args, kwargs, os.environ)
+            )
             result = original(*args, **kwargs)
-            if seat is None:  # a backend that knows it by itself, as MPI does
-                self._guarded(lambda: _known(modules[0]))
+            if position is None:  # a backend that knows it by itself, as MPI does
+                self._try_rank(lambda: _query_rank_position(modules[0]))
             return result
 
         for module in modules:
@@ -140,58 +142,58 @@ class Process:
         original = optimizer.__init__
 
         @functools.wraps(original)
-        def made(*args: Any, **kwargs: Any) -> None:
+        def create_optimizer(*args: Any, **kwargs: Any) -> None:
             optimizer.__init__ = original
-            self._guarded(lambda: ALONE)
+            self._try_rank(lambda: ONLY_RANK)
             original(*args, **kwargs)
 
-        optimizer.__init__ = made
+        optimizer.__init__ = create_optimizer
 
-    def _guarded(self, find: Callable[[], Seat | None]) -> Seat | None:
+    def _try_rank(self, find_position: Callable[[], RankPosition | None]) -> RankPosition | None:
         """Take the rank that is found, if one is; an error of chaos's is no error of the job's."""
         try:
-            seat = find()
-            if seat is not None:
-                self.take(seat)
+            position = find_position()
+            if position is not None:
+                self.become_rank(position)
         except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
-            complain(error)
-            return ALONE
-        return seat
+            report_probe_error(error)
+            return ONLY_RANK
+        return position
 
     def _follow_ends(self) -> None:
         """Follow the ends of functions in a child, by whatever method it was started."""
         bootstrap = BaseProcess._bootstrap  # type: ignore[attr-defined]  # noqa: SLF001
 
         @functools.wraps(bootstrap)
-        def watched(process: BaseProcess, *args: Any, **kwargs: Any) -> Any:
-            process.run = self._watched(process.run)  # type: ignore[method-assign]
+        def bootstrap_watched(process: BaseProcess, *args: Any, **kwargs: Any) -> Any:
+            process.run = self._watch_function(process.run)  # type: ignore[method-assign]
             return bootstrap(process, *args, **kwargs)
 
-        BaseProcess._bootstrap = watched  # type: ignore[attr-defined]  # noqa: SLF001
+        BaseProcess._bootstrap = bootstrap_watched  # type: ignore[attr-defined]  # noqa: SLF001
         # torch turns what its function raises into an exit code, and SIGINT into a return.
-        once_imported({_SPAWN}, lambda _: self._follow_torchs_ends())
+        call_after_import({_SPAWN}, lambda _: self._follow_torch_ends())
 
-    def _follow_torchs_ends(self) -> None:
+    def _follow_torch_ends(self) -> None:
         module = sys.modules[_SPAWN]
         wrap = module._wrap  # noqa: SLF001 - torch 2.13
 
         @functools.wraps(wrap)
-        def watched(function: Callable[..., Any], *args: Any) -> Any:
-            return wrap(self._watched(function), *args)
+        def wrap_watched(function: Callable[..., Any], *args: Any) -> Any:
+            return wrap(self._watch_function(function), *args)
 
-        module._wrap = watched  # type: ignore[attr-defined]  # noqa: SLF001
+        module._wrap = wrap_watched  # type: ignore[attr-defined]  # noqa: SLF001
 
-    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(*args: Any) -> Any:
+    def _watch_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call_watched(*args: Any) -> Any:
             try:
                 result = function(*args)
             except BaseException as error:
-                self.ended(None if is_clean_exit(error) else error)
+                self.record_end(None if is_clean_exit(error) else error)
                 raise
-            self.ended(None)
+            self.record_end(None)
             return result
 
-        return watched
+        return call_watched
 
 
 def watch_command() -> Process | None:
@@ -199,11 +201,11 @@ def watch_command() -> Process | None:
     try:
         address = RunAddress.from_env()
         plan = RunDirectory(address.directory).load_plan()
-        process = _watched(address)
+        process = _start_watch(address)
         if plan.job.workers == 1:
-            process.take(ALONE)
+            process.become_rank(ONLY_RANK)
     except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
-        complain(error)
+        report_probe_error(error)
         return None
     return process
 
@@ -213,17 +215,19 @@ def watch_child() -> None:
     if DIRECTORY_ENV not in os.environ or str(COMMAND) in sys.orig_argv:
         return
     try:
-        process = _watched(RunAddress.from_env(), is_in_slurm=know_place_in_slurm(), is_child=True)
+        process = _start_watch(RunAddress.from_env(), is_in_slurm=apply_slurm_env(), is_child=True)
     except Exception as error:  # noqa: BLE001 - likewise
-        complain(error)
+        report_probe_error(error)
         return
     # A child of multiprocessing tells its end by itself, and any other is a script.
-    atexit.register(lambda: process.ended(getattr(sys, "last_value", None)))
+    atexit.register(lambda: process.record_end(getattr(sys, "last_value", None)))
 
 
-def _watched(address: RunAddress, *, is_in_slurm: bool = False, is_child: bool = False) -> Process:
+def _start_watch(
+    address: RunAddress, *, is_in_slurm: bool = False, is_child: bool = False
+) -> Process:
     plan, node = RunDirectory(address.directory).load_plan(), os.environ[NODE_ENV]
-    disk_in(plan, address, node).use().is_child = is_child
+    build_node_disk(plan, address, node).use().is_child = is_child
     is_alone = is_in_slurm and (plan.job.workers == 1 or plan.follows_script) and not _has_peers()
     process = Process(address, is_in_slurm=is_in_slurm, is_alone=is_alone)
     process.watch()
@@ -236,31 +240,31 @@ def _has_peers() -> bool:
     return any(count != "1" for count in counts)
 
 
-def said(
+def parse_rank_position(
     join: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     env: Mapping[str, str],
-) -> Seat | None:
+) -> RankPosition | None:
     """Return the rank that a call of `init_process_group` states, None if it states none.
 
     By its arguments, by the address that it is given, or by the environment, as torch looks for
     it.
     """
-    given = inspect.signature(join).bind(*args, **kwargs).arguments
-    method = given.get("init_method")
+    arguments = inspect.signature(join).bind(*args, **kwargs).arguments
+    method = arguments.get("init_method")
     query = parse_qs(urlsplit(method).query) if isinstance(method, str) else {}
-    found = []
+    numbers = []
     for name, variable in (("rank", "RANK"), ("world_size", "WORLD_SIZE")):
-        number = given.get(name)
+        number = arguments.get(name)
         if number is None or int(number) < 0:
             number = query.get(name, [env.get(variable)])[0]
         if number is None:
             return None
-        found.append(int(number))
-    seat = Seat(*found)
-    return seat if 0 <= seat.rank < seat.ranks else None
+        numbers.append(int(number))
+    position = RankPosition(*numbers)
+    return position if 0 <= position.rank < position.ranks else None
 
 
-def _known(distributed: Any) -> Seat:  # torch.distributed
-    return Seat(distributed.get_rank(), distributed.get_world_size())
+def _query_rank_position(distributed: Any) -> RankPosition:  # torch.distributed
+    return RankPosition(distributed.get_rank(), distributed.get_world_size())

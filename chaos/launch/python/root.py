@@ -9,7 +9,7 @@ import sys
 if __name__ == "__main__" and not sys.flags.safe_path:
     sys.path.pop(0)  # this file's folder: modules of the script's may have the names of these here
 
-from chaos.launch.commands.root import forked, warm_up
+from chaos.launch.commands.root import serve_starts, warm_up
 from chaos.probe.address import RunAddress
 from chaos.run.directory import RunDirectory
 
@@ -20,7 +20,7 @@ def main(fd: int) -> None:
     from chaos.launch.python import command, template
     from chaos.launch.python.process import watch_child
 
-    start = forked(harness, token)
+    start = serve_starts(harness, token)
     child = None
     if RunDirectory(RunAddress.from_env().directory).load_plan().job.workers > 1:
         child = template.fork_template()

@@ -34,7 +34,7 @@ FDS_MAX = 250
 
 
 @dataclass(frozen=True)
-class Spawn:
+class SpawnRequest:
     """The start of a spawned child, without its file descriptors."""
 
     program: str
@@ -46,44 +46,44 @@ class Spawn:
     ignored: tuple[int, ...]
 
 
-def fork_template() -> Spawn | None:
+def fork_template() -> SpawnRequest | None:
     """Fork a template off this process, and have multiprocessing ask it; return only in a child.
 
     None: this is the command itself.
     """
-    ours, theirs = socket.socketpair()
+    command_end, template_end = socket.socketpair()
     parent = os.getpid()
     if os.fork() == 0:
-        ours.close()
+        command_end.close()
         die_with_parent(parent)
-        return _live_as_template(Wire(theirs))
-    theirs.close()
-    util.spawnv_passfds = _Asker(Wire(ours), util.spawnv_passfds).spawn
+        return _live_as_template(Wire(template_end))
+    template_end.close()
+    util.spawnv_passfds = _TemplateClient(Wire(command_end), util.spawnv_passfds).spawn
     return None
 
 
-class _Asker:
+class _TemplateClient:
     """The command's side: asks for a child where multiprocessing would start an interpreter."""
 
     def __init__(self, template: Wire, start: Callable[..., int]) -> None:
         self._template = template
         self._start = start
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def spawn(self, path: Any, args: Sequence[Any], passfds: Sequence[int]) -> int:
         words = [os.fsdecode(word) for word in args]
-        is_ours = SPAWNED in words and os.fsdecode(path) == sys.executable
-        if is_ours and len(passfds) < FDS_MAX:
+        is_spawned_child = SPAWNED in words and os.fsdecode(path) == sys.executable
+        if is_spawned_child and len(passfds) < FDS_MAX:
             with contextlib.suppress(EOFError, OSError):  # the template is gone: killed, perhaps
-                return self._forked(words, passfds)
+                return self._request_fork(words, passfds)
         return self._start(path, args, passfds)
 
-    def _forked(self, words: Sequence[str], passfds: Sequence[int]) -> int:
-        at = words.index(SPAWNED)
+    def _request_fork(self, words: Sequence[str], passfds: Sequence[int]) -> int:
+        index = words.index(SPAWNED)
         numbers = (*STREAMS, *sorted(set(map(int, passfds))))
-        request = Spawn(
-            program=words[at - 1],
-            words=("-c", *words[at:]),
+        request = SpawnRequest(
+            program=words[index - 1],
+            words=("-c", *words[index:]),
             env=dict(os.environ),
             cwd=os.getcwd(),  # noqa: PTH109 - sent as a string
             fds=numbers,
@@ -93,7 +93,7 @@ class _Asker:
                 if signal.getsignal(number) is signal.SIG_IGN
             ),
         )
-        with self._turn:
+        with self._lock:
             adopt_orphans()
             try:
                 self._template.send(request)
@@ -104,38 +104,38 @@ class _Asker:
         return pid
 
 
-def _live_as_template(command: Wire) -> Spawn:
+def _live_as_template(command: Wire) -> SpawnRequest:
     """Fork for each request; return only in a child, once it is as if it had been started so."""
     while True:
         try:
-            request: Spawn = command.receive()
+            request: SpawnRequest = command.receive()
             _, fds, _, _ = socket.recv_fds(command.end, 1, len(request.fds))
         except EOFError:
             os._exit(0)
         # The child's pid comes by a pipe, and goes to the command once the process in between has
         # ended: torch asks for a signal at the end of its parent, which is the command by then.
-        told, tells = os.pipe()
-        between = os.fork()
-        if between == 0:
+        read_end, write_end = os.pipe()
+        helper = os.fork()
+        if helper == 0:
             child = os.fork()
             if child:
-                os.write(tells, str(child).encode())
+                os.write(write_end, str(child).encode())
                 os._exit(0)
-            os.close(told)
-            os.close(tells)
+            os.close(read_end)
+            os.close(write_end)
             command.close()
-            _become(request, fds)
+            _apply_request(request, fds)
             return request
-        os.close(tells)
-        os.waitpid(between, 0)
-        pid = int(os.read(told, 20))
-        os.close(told)
+        os.close(write_end)
+        os.waitpid(helper, 0)
+        pid = int(os.read(read_end, 20))
+        os.close(read_end)
         for fd in fds:
             os.close(fd)
         command.send(pid)
 
 
-def _become(request: Spawn, fds: Sequence[int]) -> None:
+def _apply_request(request: SpawnRequest, fds: Sequence[int]) -> None:
     free = max(request.fds) + 1
     copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, free) for fd in fds]
     for fd in fds:

@@ -10,21 +10,21 @@ import ray
 from chaos.faults.world import Target
 from chaos.launch.ray import compat
 from chaos.launch.ray.existing.agent import AgentPool
-from chaos.launch.ray.existing.machines import machines_of
+from chaos.launch.ray.existing.machines import open_machines
 from chaos.launch.ray.existing.terms import ClusterFacts
 from chaos.launch.ray.existing.world import ExistingWorld
-from chaos.launch.ray.prestart import Pool
-from chaos.launch.ray.world import RayWorld, call
-from chaos.launch.raytrain.storage import look_for
-from chaos.launch.world import answers, metadata_of
+from chaos.launch.ray.prestart import PrestartPool
+from chaos.launch.ray.world import RayWorld, get_answer
+from chaos.launch.raytrain.storage import build_storage_reader
+from chaos.launch.world import build_answers, serve_metadata
 from chaos.model.event import FailureDecided
 from chaos.model.places import AttemptRank
-from chaos.run.armed import ArmedFaults
+from chaos.run.armed_faults import ArmedFaults
 from chaos.run.clock import SystemClock
 from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
-from chaos.run.files_elsewhere import pack
-from chaos.run.journal import Journal, Trained
+from chaos.run.journal import Journal, TrainingProgress
+from chaos.run.remote_files import pack_files
 from chaos.run.signals import STACKS
 
 
@@ -49,31 +49,35 @@ class ChaosActor:
             RayWorld(address, agents, armed)
             if terms is None or self._agent_pool is None
             else ExistingWorld(
-                address, self._agent_pool, terms, armed, machines_of(terms, self._journal)
+                address, self._agent_pool, terms, armed, open_machines(terms, self._journal)
             )
         )
-        has_trained = self._world.has_trained = Trained(run.journals)
+        has_trained = self._world.has_trained = TrainingProgress(run.journals)
         plan = run.load_plan()
         self._serving = ExitStack()
-        self._variables = self._serving.enter_context(metadata_of(plan, self._world, run))
-        storage_after = look_for(plan, run)
-        self._pool = Pool(plan, self._journal, SystemClock()) if prestarts else None
+        self._variables = self._serving.enter_context(serve_metadata(plan, self._world, run))
+        capture_storage = build_storage_reader(plan, run)
+        self._pool = PrestartPool(plan, self._journal, SystemClock()) if prestarts else None
         self._controller = ChaosController(
-            plan, self._world, self._journal, storage_after=storage_after, has_trained=has_trained
+            plan,
+            self._world,
+            self._journal,
+            capture_storage=capture_storage,
+            has_trained=has_trained,
         )
         self._answers: dict[str, Callable[..., Any]] = {
-            **answers(self._controller, self._world),
+            **build_answers(self._controller, self._world),
             "group_started": self._group_started,
             "failure_decided": self._failure_decided,
             # asked by the harness
             "driver_started": self._world.driver_started,
             "driver_ended": self._world.driver_ended,
-            "driver_wanted": self._world.driver_wanted,
-            "nodes_wanted": self._world.capacity.take_order,
+            "driver_wanted": self._world.take_driver_request,
+            "nodes_wanted": self._world.node_orders.take_order,
             "nodes_joined": self._world.nodes_joined,
-            "struck_nodes": lambda: frozenset(self._world.struck),
+            "struck_nodes": lambda: frozenset(self._world.faulted_nodes),
             "gcs_errand": self._world.gcs.take_errand,
-            "gcs_done": self._world.gcs.done,
+            "gcs_done": self._world.gcs.record_pid,
         }
 
     def ready(self) -> dict[str, str]:
@@ -86,7 +90,7 @@ class ChaosActor:
 
     def run_files(self) -> dict[str, bytes]:
         """Return the files of the run that a process needs on a host that does not see them."""
-        return pack(self._run)
+        return pack_files(self._run)
 
     def renew(self) -> None:
         if self._agent_pool is not None:
@@ -94,7 +98,7 @@ class ChaosActor:
 
     def ask_for_stack(self, node_id: str, pid: int) -> None:
         if self._agent_pool is not None:
-            call(self._agent_pool.agents[node_id].send_signal.remote(pid, STACKS))
+            get_answer(self._agent_pool.agents[node_id].send_signal.remote(pid, STACKS))
 
     def finish(self, within_s: float) -> None:
         """End all waits; wait for faults that are being injected."""
@@ -117,16 +121,18 @@ class ChaosActor:
                 self._journal.add(leftover)
             for cut in cuts:
                 self._journal.add(cut)
-        return frozenset(compat.job_of(handle) for handle in self._world.handles.values())
+        return frozenset(compat.get_job(handle) for handle in self._world.worker_actors.values())
 
     def _group_started(self, group: dict[int, tuple[Target, Any]]) -> None:
         for rank, (target, handle) in group.items():
             # Handles, agents and world are ready before the controller hears of the group: a fault
             # at the attempt's start is injected from within that call, and needs all three.
-            self._world.handles[AttemptRank(target.attempt, rank)] = handle
+            self._world.worker_actors[AttemptRank(target.attempt, rank)] = handle
         workers = {rank: target for rank, (target, _) in group.items()}
         if self._agent_pool is not None:
-            self._agent_pool.attend((target.node_id, target.pid) for target in workers.values())
+            self._agent_pool.ensure_agents(
+                (target.node_id, target.pid) for target in workers.values()
+            )
         self._world.learn_group(workers)
         if self._pool is not None:
             self._pool.group_started(workers, next(handle for _, handle in group.values()))

@@ -13,31 +13,31 @@ import psutil
 import ray
 
 from chaos.errors import HarnessError
-from chaos.launch.frame import LaunchedRun, carry_out
+from chaos.launch.launched_run import LaunchedRun, execute_with_retry
 from chaos.launch.ray.actor import ChaosActor
 from chaos.launch.ray.cluster import LocalCluster
-from chaos.launch.ray.deaths import Deaths, JobDeaths, lost
+from chaos.launch.ray.deaths import Deaths, JobDeaths, describe_lost_actor
 from chaos.launch.ray.existing.cluster import ExistingCluster
 from chaos.launch.ray.existing.machines import GONE_WITHIN_S
-from chaos.launch.ray.existing.terms import ClusterFacts, leases_renewed
+from chaos.launch.ray.existing.terms import ClusterFacts, renew_leases
 from chaos.launch.ray.leftovers import Leftovers, record_bystanders
 from chaos.launch.ray.meters import Meters
-from chaos.launch.ray.prestart import Prestart
+from chaos.launch.ray.prestart import PrestartOption
 from chaos.launch.ray.settings import NAMESPACE, TRAIN_ENV
 from chaos.launch.raytrain import CALLBACK
 from chaos.launch.raytrain.compat import CALLBACKS_ENV
 from chaos.launch.raytrain.preimport import WANTED_ENV
 from chaos.model.event import Disturbed, FaultInvoked, NoticeGiven, ObserverFailed, StackTaken
 from chaos.model.plan import Plan, Shape
-from chaos.plan.driver_restart import env_at_start
-from chaos.plan.permitted import Permissions
+from chaos.plan.driver_restart import build_driver_env
+from chaos.plan.permissions import Permissions
 from chaos.probe.address import RunAddress
-from chaos.processes.tree import end_all
-from chaos.run import leavings
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.processes.tree import kill_tree
+from chaos.run import held_folders
+from chaos.run.clock import SystemClock, elapsed_seconds
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import OpenBackend, Say, Show
-from chaos.run.signals import DRIVER_STACKS, STACK_SIGNAL, is_foreign, killed, rank_stacks
+from chaos.run.ports import OpenBackend, Say, ShowEntries
+from chaos.run.signals import DRIVER_STACKS, STACK_SIGNAL, describe_kill, is_foreign, rank_stacks
 
 POLL_S = 0.1
 FINISH_S = 45.0
@@ -46,12 +46,12 @@ STACKS_S = 1.0
 RayCluster: TypeAlias = LocalCluster | ExistingCluster
 
 
-def cluster_of(shape: Shape, permissions: Permissions) -> RayCluster:
+def open_cluster(shape: Shape, permissions: Permissions) -> RayCluster:
     """Return the cluster that a shape names, or a local one of that shape.
 
     First removes the folders of clusters whose harness was killed.
     """
-    leavings.sweep()
+    held_folders.sweep()
     if shape.address is not None:
         return ExistingCluster(shape, permissions)
     return LocalCluster.start(shape)
@@ -63,7 +63,7 @@ def needs_fresh_nodes(plan: Plan, cluster: RayCluster) -> bool:
     Ray 2.60's autoscaling coordinator sees a node some seconds after it has joined;
     an elastic job begins without it, and grows afterwards.
     """
-    return cluster.is_mended and plan.job.min_workers is not None
+    return cluster.is_repaired and plan.job.min_workers is not None
 
 
 class RayBackend(OpenBackend):
@@ -72,15 +72,15 @@ class RayBackend(OpenBackend):
     def __init__(
         self,
         permissions: Permissions | None = None,
-        say: Say = lambda _: None,
+        report: Say = lambda _: None,
         *,
         prestart: bool = False,
     ) -> None:
         self._permissions = permissions or Permissions()
-        self._say = say
-        self._prestart = Prestart(say, is_wanted=prestart)
+        self._report = report
+        self._prestart = PrestartOption(report, is_wanted=prestart)
         self._cluster: RayCluster | None = None
-        self._meters = Meters(say, SystemClock())
+        self._meters = Meters(report, SystemClock())
 
     def close(self) -> None:
         if self._cluster is not None:
@@ -89,47 +89,47 @@ class RayBackend(OpenBackend):
             self._cluster.close()
             self._cluster = None
 
-    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+    def execute(self, plan: Plan, directory: RunDirectory, show: ShowEntries) -> None:
         """Execute a plan; all that was recorded is in the directory's journals.
 
         Executes it once more, on a new cluster, if a process of chaos or of its cluster was
         ended from outside. Raises `HarnessError` or `ClusterError` if there is no cluster, and
         passes KeyboardInterrupt on after the run has been ended.
         """
-        once = partial(self._once, plan, directory, show)
+        execute_run = partial(self._execute_run, plan, directory, show)
         if plan.shape.address is None:
-            carry_out(once, directory, repeats_after=_ActorLostError)
+            execute_with_retry(execute_run, directory, retryable_error=_ActorLostError)
         else:  # a second try would need leave to do the same harm again
-            once(None)
+            execute_run(None)
 
-    def _once(
-        self, plan: Plan, directory: RunDirectory, show: Show, again_after: str | None
+    def _execute_run(
+        self, plan: Plan, directory: RunDirectory, show: ShowEntries, retry_reason: str | None
     ) -> str | None:
-        cluster = self._cluster_for(plan)
+        cluster = self._ensure_cluster(plan)
         prestarts = self._prestart.serves(plan)
-        shown = self._meters.beside(show, plan)
-        run = RayRun(plan, directory, shown, again_after, cluster, prestarts=prestarts)
+        recording_show = self._meters.wrap_show(show, plan)
+        run = RayRun(plan, directory, recording_show, retry_reason, cluster, prestarts=prestarts)
         try:
             return run.execute()
         except ray.exceptions.RayActorError as error:  # of chaos: the driver has those of the job
-            run.has_lost_a_part = True
-            raise _ActorLostError(lost(error)) from error
+            run.needs_new_cluster = True
+            raise _ActorLostError(describe_lost_actor(error)) from error
         finally:
             if prestarts:
-                self._prestart.look_back(run.seen())
-            if run.has_lost_a_part:
+                self._prestart.report_errors(run.fetch_events())
+            if run.needs_new_cluster:
                 self.close()
 
-    def _cluster_for(self, plan: Plan) -> RayCluster:
+    def _ensure_cluster(self, plan: Plan) -> RayCluster:
         if self._cluster is not None and (
             self._cluster.shape != plan.shape or needs_fresh_nodes(plan, self._cluster)
         ):
             self.close()
         if self._cluster is None:
-            self._cluster = cluster_of(plan.shape, self._permissions)
-            self._meters = Meters(self._say, SystemClock())  # of this connection
+            self._cluster = open_cluster(plan.shape, self._permissions)
+            self._meters = Meters(self._report, SystemClock())  # of this connection
             if self._cluster.dashboard is not None:
-                self._say(f"Ray dashboard: {self._cluster.dashboard}")
+                self._report(f"Ray dashboard: {self._cluster.dashboard}")
         return self._cluster
 
 
@@ -153,29 +153,31 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         self.leftovers: Leftovers | None = None  # what was there before the run
         self.actor: Any = None  # a handle
         self.deaths = Deaths(
-            self.cluster.deaths,
+            self.cluster.find_deaths,
             lambda: self._ask("struck_nodes"),
             ends_gcs=self.plan.shape.keeps_gcs,
         )
         self.job_deaths = JobDeaths()
-        self.is_headless = self.has_lost_a_part = False
+        self.is_headless = self.needs_new_cluster = False
 
     def execute(self) -> str | None:
         """Carry out the plan on a cluster that is prepared for it, and heal the cluster."""
         self.terms = self.cluster.prepare(self.plan, self.directory, self.address.token)
-        why = super().execute()
-        if not self.has_lost_a_part:
-            self.cluster.heal({e.node_id for e in self.seen() if isinstance(e, NoticeGiven)})
-        return why
+        disturbance = super().execute()
+        if not self.needs_new_cluster:
+            self.cluster.heal(
+                {event.node_id for event in self.fetch_events() if isinstance(event, NoticeGiven)}
+            )
+        return disturbance
 
     @contextlib.contextmanager
     def controller(self) -> Iterator[None]:
         """Keep the chaos controller's actor, and the leases of the agents on others' nodes."""
         token = self.address.token
-        leftovers = Leftovers.before(token, is_cluster_ours=self.cluster.is_ours)
+        leftovers = Leftovers.from_cluster(token, is_cluster_ours=self.cluster.is_ours)
         self.actor = self._start_actor(self.terms)
         self.leftovers = leftovers
-        with contextlib.nullcontext() if self.terms is None else leases_renewed(self.actor):
+        with contextlib.nullcontext() if self.terms is None else renew_leases(self.actor):
             try:
                 yield
             finally:
@@ -187,7 +189,7 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
             return
         record_bystanders(self.journal, self.directory)
         replace(self.leftovers, jobs=self.jobs, prestarts=self.prestarts).search(
-            self.journal, self.seen(), self.directory, files=self.plan.watch.files
+            self.journal, self.fetch_events(), self.directory, files=self.plan.watch.files
         )
 
     def _start_actor(self, terms: ClusterFacts | None) -> Any:  # an actor handle
@@ -215,8 +217,8 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
 
     def start_driver(self) -> "subprocess.Popen[bytes]":
         log = (self.directory.logs / "driver.log").open("ab")
-        module, me = "chaos.launch.ray.driver", str(os.getpid())
-        command = [sys.executable, "-m", module, str(self.directory.path), me]
+        module, harness_pid = "chaos.launch.ray.driver", str(os.getpid())
+        command = [sys.executable, "-m", module, str(self.directory.path), harness_pid]
         with log:
             return subprocess.Popen(
                 command,
@@ -237,8 +239,8 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
             **self.cluster.driver_env,
             CALLBACKS_ENV: ",".join(name for name in callbacks if name),
             **({WANTED_ENV: "1"} if self.prestarts else {}),
-            **self.address.as_env(),
-            **env_at_start(self.plan, self.seen()),
+            **self.address.build_variables(),
+            **build_driver_env(self.plan, self.fetch_events()),
             **self.start_env,
         }
 
@@ -246,7 +248,7 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
     def sees_processes(self) -> bool:
         return self.cluster.is_ours
 
-    def pids_of(self, driver: "subprocess.Popen[bytes]") -> list[int]:
+    def find_pids(self, driver: "subprocess.Popen[bytes]") -> list[int]:
         return [driver.pid]
 
     def driver_started(self, driver: "subprocess.Popen[bytes]") -> None:
@@ -256,7 +258,7 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         if self._starts_driver:
             self._ask("driver_ended", driver.pid)
 
-    def driver_wanted(self) -> bool:
+    def take_driver_request(self) -> bool:
         return self._starts_driver and self._ask("driver_wanted")
 
     def _ask(self, question: str, *arguments: object) -> Any:  # the question's answer
@@ -267,19 +269,19 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         return any(op.fault.starts_driver for op in self.plan.ops)
 
     def exit_code(self, driver: "subprocess.Popen[bytes]") -> int | None:
-        code, death = driver.poll(), self.deaths.foreign()
+        code, death = driver.poll(), self.deaths.find_unexplained()
         # A raylet or GCS that ended by a signal which no fault sent: the job would have the blame,
         # or wait for its nodes. Of the head's end nothing can be asked any more.
         if death is not None:
-            self.is_headless, self.has_lost_a_part = death.is_heads, True
+            self.is_headless, self.needs_new_cluster = death.is_head, True
             self.journal.add(Disturbed(why=str(death)))
-        elif code is not None and is_foreign(code) and not self._is_driver_struck():
-            self.journal.add(Disturbed(why=killed("the process that calls fit()", code)))
-        elif code is None and (why := self._vanished()) is not None:
-            self.journal.add(Disturbed(why=why))
+        elif code is not None and is_foreign(code) and not self._is_driver_faulted():
+            self.journal.add(Disturbed(why=describe_kill("the process that calls fit()", code)))
+        elif code is None and (disturbance := self._find_vanished()) is not None:
+            self.journal.add(Disturbed(why=disturbance))
         return code
 
-    def _vanished(self) -> str | None:
+    def _find_vanished(self) -> str | None:
         """Return the sentence for a process of the job that is gone without a fault, or None.
 
         Only in a run with faults, on a local cluster: a run without faults has no baseline that
@@ -290,49 +292,55 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         # A raylet passes on no exit code of its workers, so one that was killed from outside looks
         # like one that the job has ended. Only a worker that is gone before Ray decided anything,
         # in an attempt without a fault, disturbs the run.
-        if self.job_deaths.foreign(self.seen()) is None:
+        if self.job_deaths.find_unexplained(self.fetch_events()) is None:
             return None
-        return self.job_deaths.foreign(self.seen())  # an explanation may have been written since
+        return self.job_deaths.find_unexplained(
+            self.fetch_events()
+        )  # an explanation may have been written since
 
-    def _is_driver_struck(self) -> bool:
-        ops = [self.plan.ops[e.op] for e in self.seen() if isinstance(e, FaultInvoked)]
+    def _is_driver_faulted(self) -> bool:
+        ops = [
+            self.plan.ops[event.op]
+            for event in self.fetch_events()
+            if isinstance(event, FaultInvoked)
+        ]
         return any(op.fault.ends_driver for op in ops)
 
     def end_driver(self, driver: "subprocess.Popen[bytes]") -> int:
         """End the driver and what it forked; its Ray actors end with its connection."""
         if driver.poll() is None:
-            end_all(driver.pid)
+            kill_tree(driver.pid)
         return driver.wait()
 
-    def meanwhile(self) -> None:
+    def do_background_work(self) -> None:
         self._run_errands()
         self.clock.sleep(POLL_S)
 
     def take_stacks(self, driver: "subprocess.Popen[bytes]") -> None:
-        _ask_here(driver.pid)
-        self._stack_taken(driver.pid, None, DRIVER_STACKS)
-        for started in self.last_workers():
-            pid, node_id = started.pid, started.node_id
+        _request_stack(driver.pid)
+        self._record_stack(driver.pid, None, DRIVER_STACKS)
+        for worker in self.latest_workers():
+            pid, node_id = worker.pid, worker.node_id
             try:
                 if self.cluster.is_ours:
-                    _ask_here(pid)
+                    _request_stack(pid)
                 else:  # it may be a pid of another host
                     ray.get(self.actor.ask_for_stack.remote(node_id, pid), timeout=STACKS_S)
             except (psutil.Error, ray.exceptions.RayError):
                 continue
-            self._stack_taken(pid, started.rank, rank_stacks(started.rank, pid))
+            self._record_stack(pid, worker.rank, rank_stacks(worker.rank, pid))
         self.clock.sleep(STACKS_S)
 
-    def _stack_taken(self, pid: int, rank: int | None, name: str) -> None:
+    def _record_stack(self, pid: int, rank: int | None, name: str) -> None:
         self.journal.add(StackTaken(pid=pid, rank=rank, path=f"logs/{name}"))
 
     def _run_errands(self) -> None:
         if any(op.fault.family == "capacity" for op in self.plan.ops):
             self._deliver_nodes()
         if self.plan.shape.keeps_gcs:
-            self._mind_gcs()
+            self._run_gcs_errand()
 
-    def _mind_gcs(self) -> None:
+    def _run_gcs_errand(self) -> None:
         """End or start the GCS if a fault asks for it: only the main thread may."""
         errand = self._ask("gcs_errand")
         if errand is not None:
@@ -342,10 +350,10 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
 
     def _deliver_nodes(self) -> None:
         """Start the nodes that a fault asks for: only the main thread may."""
-        wanted = self._ask("nodes_wanted")
-        if wanted:
+        count = self._ask("nodes_wanted")
+        if count:
             assert isinstance(self.cluster, LocalCluster)  # others refuse in `prepare`
-            self._ask("nodes_joined", self.cluster.grow(wanted))
+            self._ask("nodes_joined", self.cluster.grow(count))
 
     def _finish(self) -> None:
         controller = self.actor
@@ -354,14 +362,14 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
             finished, start = controller.finish.remote(limit_s), self.clock.now_ns()
             while not ray.wait([finished], timeout=POLL_S)[0]:
                 self._run_errands()  # a fault that is being injected may wait for one
-                if seconds_since(start, self.clock) > limit_s + 15:
+                if elapsed_seconds(start, self.clock) > limit_s + 15:
                     break
             ray.get(finished, timeout=0)
             self.jobs = ray.get(controller.retire.remote(), timeout=FINISH_S + 15)
         except ray.exceptions.RayError as error:
             self.directory.write("logs/controller-error.txt", str(error))
             if isinstance(error, ray.exceptions.RayActorError):
-                self.journal.add(Disturbed(why=lost(error)))
+                self.journal.add(Disturbed(why=describe_lost_actor(error)))
             if not self.cluster.is_ours:  # the history may be incomplete
                 name = type(error).__name__
                 self.journal.add(ObserverFailed(where="collecting the history", error=name))
@@ -370,5 +378,5 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
                 ray.kill(controller)
 
 
-def _ask_here(pid: int) -> None:
+def _request_stack(pid: int) -> None:
     psutil.Process(pid).send_signal(STACK_SIGNAL)

@@ -61,17 +61,17 @@ def visible_gpus() -> tuple[str, ...]:
     """
     from ray._private.accelerators import NvidiaGPUAcceleratorManager as Nvidia
 
-    there = Nvidia.get_current_node_num_accelerators()
+    count = Nvidia.get_current_node_num_accelerators()
     visible = Nvidia.get_current_process_visible_accelerator_ids()
-    return tuple(map(str, range(there))) if visible is None else tuple(visible[:there])
+    return tuple(map(str, range(count))) if visible is None else tuple(visible[:count])
 
 
 def gpu_type() -> str | None:
     """Return the type of this machine's GPUs, by which Ray names a resource of its nodes."""
     from ray._private.accelerators import NvidiaGPUAcceleratorManager as Nvidia
 
-    named: str | None = Nvidia.get_current_node_accelerator_type()
-    return named
+    name: str | None = Nvidia.get_current_node_accelerator_type()
+    return name
 
 
 def new_cluster(head_args: dict[str, Any]) -> Any:  # a Cluster of Ray
@@ -93,7 +93,7 @@ def new_cluster(head_args: dict[str, Any]) -> Any:  # a Cluster of Ray
 
 
 @contextlib.contextmanager
-def keeping_signal_handlers() -> Iterator[None]:
+def preserve_signal_handlers() -> Iterator[None]:
     """Keep this process's signal handlers, which Ray replaces.
 
     Ray sets its own for SIGTERM when a node starts, when a driver connects and, in C++, once
@@ -101,8 +101,8 @@ def keeping_signal_handlers() -> Iterator[None]:
     """
     import ray._private.utils as private_utils
 
-    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in ending}
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    original_handlers = {number: signal.getsignal(number) for number in signals}
     original = private_utils.set_sigterm_handler
     private_utils.set_sigterm_handler = lambda _handler: None
     try:
@@ -110,12 +110,12 @@ def keeping_signal_handlers() -> Iterator[None]:
     finally:
         private_utils.set_sigterm_handler = original
         if threading.current_thread() is threading.main_thread():
-            for number, handler in before.items():
+            for number, handler in original_handlers.items():
                 if handler is not None:
                     signal.signal(number, handler)
 
 
-def keep_messages_off_the_terminal() -> None:
+def redirect_messages() -> None:
     """Send messages of raylets to the driver, such as of a lost node, to the log `chaos.ray`.
 
     Ray prints them even with `log_to_driver=False`.
@@ -124,10 +124,10 @@ def keep_messages_off_the_terminal() -> None:
 
     log = logging.getLogger("chaos.ray")
 
-    def tell(message: dict[str, Any], **_: Any) -> None:  # Ray's keywords
+    def log_message(message: dict[str, Any], **_: Any) -> None:  # Ray's keywords
         log.debug("%s", "\n".join(message.get("lines", ())))
 
-    private_worker.print_to_stdstream = tell
+    private_worker.print_to_stdstream = log_message
 
 
 def end_gcs(cluster: Any) -> int:  # a Cluster of Ray
@@ -164,19 +164,19 @@ def _gcs_error(address: str) -> Exception | None:
     return None
 
 
-def ended_processes(cluster: Any) -> Iterator[tuple[str, str, int, int]]:  # a Cluster
+def find_exited_processes(cluster: Any) -> Iterator[tuple[str, str, int, int]]:  # a Cluster
     """Yield (kind, node id, pid, exit code) of raylets and GCS that Ray was not asked to end."""
     from ray._private.ray_constants import PROCESS_TYPE_GCS_SERVER, PROCESS_TYPE_RAYLET
 
     for node in (cluster.head_node, *cluster.worker_nodes):
         for kind in (PROCESS_TYPE_GCS_SERVER, PROCESS_TYPE_RAYLET):
-            for started in node.all_processes.get(kind, ()):
-                code = started.process.poll()
+            for process_info in node.all_processes.get(kind, ()):
+                code = process_info.process.poll()
                 if code is not None:
-                    yield kind, node_id_of(node), int(started.process.pid), code
+                    yield kind, get_node_id(node), int(process_info.process.pid), code
 
 
-def node_id_of(node: Any) -> str:  # a Node of Ray
+def get_node_id(node: Any) -> str:  # a Node of Ray
     """Return the hex id of a node object that `Cluster.add_node` returned."""
     return str(node.node_id)
 
@@ -189,7 +189,7 @@ def is_head(row: dict[str, Any]) -> bool:
 # -- who may use a cluster ---------------------------------------------------------------------
 
 
-def read_authentication() -> None:
+def reload_authentication() -> None:
     """Reset Ray's authentication in this process to the environment's settings.
 
     The mode is read first: otherwise a thread of Ray that still runs would look for a token
@@ -228,10 +228,10 @@ def drain_for_preemption(address: str, node_id: str, deadline_unix_ms: int) -> t
     from ray.core.generated import autoscaler_pb2
 
     reason = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
-    accepted, why = GcsClient(address=address).drain_node(
+    accepted, explanation = GcsClient(address=address).drain_node(
         node_id, reason, "spot reclaim, injected by chaos", deadline_unix_ms
     )
-    return bool(accepted), str(why)
+    return bool(accepted), str(explanation)
 
 
 def open_placement_groups() -> list[str]:
@@ -260,12 +260,12 @@ def draining_nodes() -> dict[str, int]:
     return dict(private_state.state.get_draining_nodes())
 
 
-def job_of(handle: Any) -> str:  # an actor handle
+def get_job(handle: Any) -> str:  # an actor handle
     """Return the job (hex) of an actor: ids of actors and groups end with their job's."""
     return str(handle._actor_id.hex())[-_JOB_DIGITS:]  # noqa: SLF001
 
 
-def is_of_job(identity: str, jobs: Collection[str]) -> bool:
+def belongs_to_job(identity: str, jobs: Collection[str]) -> bool:
     """Return whether an actor or a placement group (hex id) belongs to one of these jobs."""
     return identity[-_JOB_DIGITS:] in jobs
 
@@ -297,7 +297,7 @@ def is_idle_worker(command: str) -> bool:
     return command.startswith(_IDLE) or _BEGINNING in command
 
 
-def runtime_env_of(handle: Any) -> str:  # an actor handle
+def get_runtime_env(handle: Any) -> str:  # an actor handle
     """Return an actor's runtime environment in the form by which Ray matches processes."""
     import ray._private.state as private_state
     from ray.core.generated import gcs_pb2

@@ -14,16 +14,16 @@ from typing import Any, NoReturn
 import ray
 
 from chaos.errors import UsageError
-from chaos.launch.asked import AskedOfTorchrun
 from chaos.launch.job import is_clean_exit, run_job
 from chaos.launch.ray.compat import gpu_type, visible_gpus
 from chaos.launch.ray.trials import intercept_tuner
-from chaos.launch.raytrain.fit import Fit, RunPart
+from chaos.launch.raytrain.fit import FitWrapper, RunPart
+from chaos.launch.torchrun_requests import TorchrunRequests
 from chaos.model.event import NO_FIT, UNCALLED, ScriptRaised
 from chaos.processes.child import die_with_parent
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
-from chaos.run.journal import Journal, driver_journal
+from chaos.run.journal import Journal, open_driver_journal
 from chaos.run.signals import DRIVER_STACKS, answer_with_stacks
 
 
@@ -32,34 +32,36 @@ def main(run_directory: str, harness: int) -> int:
     die_with_parent(harness)
     directory = RunDirectory(Path(run_directory))
     plan = directory.load_plan()
-    journal = driver_journal(directory.journals, SystemClock())
+    journal = open_driver_journal(directory.journals, SystemClock())
     answer_with_stacks(directory.logs / DRIVER_STACKS)
     part = RunPart(plan, directory, journal, gpus=visible_gpus(), gpu_type=gpu_type())
-    is_experiment, asked = plan.job.trial is not None, AskedOfTorchrun()
-    fit = Fit(_refuse_own_fit if is_experiment else asked.then(lambda: part), number=plan.job.fit)
+    is_experiment, requests = plan.job.trial is not None, TorchrunRequests()
+    fit = FitWrapper(
+        _refuse_own_fit if is_experiment else requests.wrap_fit(lambda: part), number=plan.job.fit
+    )
     fit.intercept(in_trials=is_experiment)
     experiment = intercept_tuner(plan, directory, journal) if is_experiment else None
-    _keep_to_our_cluster()
-    asked.begin()
+    _refuse_other_clusters()
+    requests.start()
     try:
         run_job(plan)
     except BaseException as error:
         if not is_clean_exit(error):
             if error is not fit.raised:
-                _tell(journal, error, None if fit.run else asked.before(error))
+                _record_failure(journal, error, None if fit.run else requests.find_request(error))
             raise
     if experiment is not None and not experiment.began:
         journal.add(ScriptRaised(error="NoFit", message="ended without a Tuner of Ray Tune's"))
         return 1
     if experiment is None and fit.run is None:
-        journal.add(ScriptRaised(error=NO_FIT, message=UNCALLED, asked=asked.before()))
+        journal.add(ScriptRaised(error=NO_FIT, message=UNCALLED, asked=requests.find_request()))
         return 1
     return 0
 
 
-def _tell(journal: Journal, error: BaseException, asked: str | None) -> None:
+def _record_failure(journal: Journal, error: BaseException, torchrun_request: str | None) -> None:
     name, message = type(error).__name__, str(error)[:2000]
-    journal.add(ScriptRaised(error=name, message=message, asked=asked))
+    journal.add(ScriptRaised(error=name, message=message, asked=torchrun_request))
 
 
 def _refuse_own_fit() -> NoReturn:
@@ -69,21 +71,21 @@ def _refuse_own_fit() -> NoReturn:
     )
 
 
-def _keep_to_our_cluster() -> None:
+def _refuse_other_clusters() -> None:
     """Refuse a script that names another cluster than the one under test."""
     connect = ray.init
-    ours = os.environ["RAY_ADDRESS"]
+    own_address = os.environ["RAY_ADDRESS"]
 
     def init(address: str | None = None, *args: Any, **kwargs: Any) -> Any:
-        if address not in (None, "auto", ours):
+        if address not in (None, "auto", own_address):
             raise RuntimeError(
                 f"the script calls ray.init(address={address!r}); chaos runs it on a cluster of "
                 f"its own. Call ray.init() without an address, which follows RAY_ADDRESS"
             )
-        for sized in ("num_cpus", "num_gpus", "resources", "object_store_memory"):
-            if kwargs.pop(sized, None) is not None:
-                os.write(2, f"chaos: ray.init({sized}=...) is the scenario's to say\n".encode())
-        return connect(ours, *args, **kwargs)
+        for setting in ("num_cpus", "num_gpus", "resources", "object_store_memory"):
+            if kwargs.pop(setting, None) is not None:
+                os.write(2, f"chaos: ray.init({setting}=...) is the scenario's to say\n".encode())
+        return connect(own_address, *args, **kwargs)
 
     ray.init = init
 

@@ -25,10 +25,10 @@ from chaos.launch.forked.backend import ForkBackend
 from chaos.launch.ray.existing.cluster import connect
 from chaos.model.history import HISTORY, Baseline
 from chaos.model.plan import Plan
-from chaos.run import files_elsewhere, leavings
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run import held_folders, remote_files
+from chaos.run.clock import SystemClock, elapsed_seconds
 from chaos.run.directory import VERDICT, RunDirectory
-from chaos.run.ports import Backend, Judge, R, Show, W
+from chaos.run.ports import Backend, Judge, R, ShowEntries, W
 
 READY_S = 60.0
 END_S = 5.0
@@ -39,7 +39,7 @@ Files: TypeAlias = Mapping[str, bytes]
 Check: TypeAlias = Callable[[Backend], None]
 
 
-class Judging(NamedTuple):
+class JudgeRequest(NamedTuple):
     """The request that a run be judged where it was executed; see `JudgingBackend`."""
 
     judge: Judge[Any, Any]
@@ -66,74 +66,83 @@ class LaneActor:
                 del os.environ[variable]
         if threads is not None:
             os.environ[THREADS_ENV] = threads
-        self._folder = leavings.named(name)
-        leavings.hold(self._folder)
-        leavings.attend(self._folder)
+        self._folder = held_folders.build_path(name)
+        held_folders.hold(self._folder)
+        held_folders.start_attendant(self._folder)
         self._backend = ForkBackend()
         self._fetch = fetch
-        self._known: tuple[Any, Baseline] | None = None
+        self._cached_baseline: tuple[Any, Baseline] | None = None
 
     def is_ready(self) -> bool:
         return True
 
-    def execute(self, given: Files, judging: "Judging | None" = None) -> tuple[Files, Any]:
+    def execute(
+        self, run_files: Files, judge_request: "JudgeRequest | None" = None
+    ) -> tuple[Files, Any]:
         """Execute the plan among the files of a run, and have it judged if that is asked for.
 
         Returns the files that it has written, and what the judge returns.
         """
         folder, clock = self._folder / "run", SystemClock()
-        directory, start = files_elsewhere.unpack(given, folder), clock.now_ns()
+        directory, start = remote_files.unpack_files(run_files, folder), clock.now_ns()
         try:
-            with leavings.belonging_to(self._folder):
+            with held_folders.bind_processes(self._folder):
                 self._backend.execute(directory.load_plan(), directory, lambda _: None)
             # What the run has written travels as the answer, and not by a shared folder: nodes
             # share none.
-            if judging is None:
-                return _written(folder, directory.journals, directory.logs, directory.saves), None
-            seconds, baseline = seconds_since(start, clock), self._baseline_of(judging.baseline)
-            found = judging.judge(directory, seconds, baseline, judging.words)
+            if judge_request is None:
+                return _load_folders(
+                    folder, directory.journals, directory.logs, directory.save_records
+                ), None
+            seconds, baseline = (
+                elapsed_seconds(start, clock),
+                self._get_baseline(judge_request.baseline),
+            )
+            judgement = judge_request.judge(directory, seconds, baseline, judge_request.words)
             # The history has what the journals have, and no judgement is of the saves.
-            judged = [folder / HISTORY, folder / VERDICT]
-            return _contents(folder, judged) | _written(folder, directory.logs), found
+            report_files = [folder / HISTORY, folder / VERDICT]
+            return _load_files(folder, report_files) | _load_folders(
+                folder, directory.logs
+            ), judgement
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _baseline_of(self, reference: Any) -> Baseline:
+    def _get_baseline(self, reference: Any) -> Baseline:
         # One object for many runs, as what is computed of it alone is kept with it.
-        if self._known is None or self._known[0] != reference:
-            self._known = reference, self._fetch(reference)
-        return self._known[1]
+        if self._cached_baseline is None or self._cached_baseline[0] != reference:
+            self._cached_baseline = reference, self._fetch(reference)
+        return self._cached_baseline[1]
 
     def end(self) -> None:
         """End all that was forked, and remove the folder."""
         self._backend.close()
-        leavings.remove(self._folder)
+        held_folders.remove(self._folder)
 
 
 _Actor = ray.remote(max_restarts=0)(LaneActor)
 
 
-def _written(root: Path, *folders: Path) -> dict[str, bytes]:
-    return _contents(root, (file for folder in folders for file in folder.rglob("*")))
+def _load_folders(root: Path, *folders: Path) -> dict[str, bytes]:
+    return _load_files(root, (file for folder in folders for file in folder.rglob("*")))
 
 
-def _contents(root: Path, files: Iterable[Path]) -> dict[str, bytes]:
+def _load_files(root: Path, files: Iterable[Path]) -> dict[str, bytes]:
     """Return the content of the files, by their paths below a folder."""
     return {str(file.relative_to(root)): file.read_bytes() for file in files if file.is_file()}
 
 
-class SentBaseline:
+class BaselineStore:
     """The baseline in Ray's store: sent once for all lanes, and again only if there is another."""
 
     def __init__(self) -> None:
-        self._turn = Lock()
-        self._sent: tuple[Baseline, Any] | None = None
+        self._lock = Lock()
+        self._baselines: tuple[Baseline, Any] | None = None
 
-    def reference(self, baseline: Baseline) -> Any:
-        with self._turn:
-            if self._sent is None or self._sent[0] is not baseline:
-                self._sent = baseline, ray.put(baseline)
-            return self._sent[1]
+    def get_reference(self, baseline: Baseline) -> Any:
+        with self._lock:
+            if self._baselines is None or self._baselines[0] is not baseline:
+                self._baselines = baseline, ray.put(baseline)
+            return self._baselines[1]
 
 
 class RemoteLane:
@@ -142,52 +151,53 @@ class RemoteLane:
     `check` is called with this lane for every new actor; it raises if the node cannot be used.
     """
 
-    def __init__(self, start: Callable[[], Any], check: Check, sent: SentBaseline) -> None:
-        self._start, self._check, self._sent = start, check, sent
-        self._turn = Lock()
+    def __init__(self, start: Callable[[], Any], check: Check, baselines: BaselineStore) -> None:
+        self._start, self._check, self._baselines = start, check, baselines
+        self._lock = Lock()
         self._actor: Any = None
         self._is_checking = self._is_closed = self._is_running = False
 
-    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+    def execute(self, plan: Plan, directory: RunDirectory, show: ShowEntries) -> None:
         """Execute a plan on a node; raises `ClusterError` if three in a row are lost at it."""
         del plan, show  # the plan is in the directory, and an audit shows runs, not events
         self._execute(directory, None)
 
-    def judged(
+    def execute_and_judge(
         self, directory: RunDirectory, judge: Judge[W, R], baseline: Baseline, words: W
     ) -> R:
         """Execute a plan on a node, and judge it there; raises `ClusterError` as `execute` does."""
-        held = self._sent.reference(baseline)
-        found: R = self._execute(directory, Judging(judge, held, words))
-        return found
+        reference = self._baselines.get_reference(baseline)
+        judgement: R = self._execute(directory, JudgeRequest(judge, reference, words))
+        return judgement
 
-    def _execute(self, directory: RunDirectory, judging: Judging | None) -> Any:
+    def _execute(self, directory: RunDirectory, judge_request: JudgeRequest | None) -> Any:
         # The check makes runs on this very lane. A process that is lost there must not be replaced
         # from within: the new one would have to be checked in turn, and the count of tries begin
         # anew.
         if self._is_checking:
-            return self._ask(directory, judging)
-        lost: RayError | None = None
+            return self._execute_remotely(directory, judge_request)
+        last_error: RayError | None = None
         for _ in range(TRIES):
             try:
                 if self._actor is None:
                     self._begin()
-                return self._ask(directory, judging)
+                return self._execute_remotely(directory, judge_request)
             except RayTaskError as error:
                 raise error.cause from error  # what went wrong in the lane, as it would here
             except RayError as error:
                 if self._is_closed:
                     raise
                 self._end()
-                lost = error
+                last_error = error
         raise ClusterError(
-            f"{TRIES} processes on the cluster were lost in a row, each as it made a run: {lost}",
+            f"{TRIES} processes on the cluster were lost in a row, each as it made a run: "
+            f"{last_error}",
             "Look at the nodes' memory, and whether chaos is installed there; or audit without "
             "--address.",
         )
 
     def _begin(self) -> None:
-        with self._turn:
+        with self._lock:
             if self._is_closed:
                 raise ClusterError("the audit was broken off")
             self._actor = self._start()
@@ -197,18 +207,18 @@ class RemoteLane:
         finally:
             self._is_checking = False
 
-    def _ask(self, directory: RunDirectory, judging: Judging | None) -> Any:
+    def _execute_remotely(self, directory: RunDirectory, judge_request: JudgeRequest | None) -> Any:
         self._is_running = True
         try:
-            asked = self._actor.execute.remote(files_elsewhere.pack(directory), judging)
-            files, found = ray.get(asked)
+            answer = self._actor.execute.remote(remote_files.pack_files(directory), judge_request)
+            files, judgement = ray.get(answer)
         finally:
             self._is_running = False
-        files_elsewhere.unpack(files, directory.path)
-        return found
+        remote_files.unpack_files(files, directory.path)
+        return judgement
 
     def close(self) -> None:
-        with self._turn:
+        with self._lock:
             self._is_closed = True
         self._end()
 
@@ -225,7 +235,9 @@ class RemoteLane:
 
 
 @contextlib.contextmanager
-def lanes_at(address: str, *, workers: int, most: int, check: Check) -> Iterator[list[Backend]]:
+def open_remote_lanes(
+    address: str, *, workers: int, lanes_max: int, check: Check
+) -> Iterator[list[Backend]]:
     """Return lanes on the free CPUs of a running cluster, at most so many; end them on leaving.
 
     A lane of a job with several workers takes half as many CPUs, as they wait for each other.
@@ -235,40 +247,51 @@ def lanes_at(address: str, *, workers: int, most: int, check: Check) -> Iterator
     token, numbers = secrets.token_hex(4), itertools.count()
 
     def start(cpus: float = 0) -> Any:  # an actor's handle has no type
-        made = _Actor.options(num_cpus=cpus, scheduling_strategy="SPREAD")
-        return made.remote(f"chaos-lane-{token}-{next(numbers)}", os.environ.get(THREADS_ENV))
+        actor_class = _Actor.options(num_cpus=cpus, scheduling_strategy="SPREAD")
+        return actor_class.remote(
+            f"chaos-lane-{token}-{next(numbers)}", os.environ.get(THREADS_ENV)
+        )
 
     with contextlib.ExitStack() as stack:
         stack.callback(connect(address).close)
-        actors = _ready([start(cpus) for _ in range(min(most, _seats(cpus)))])
+        actors = _await_actors(
+            [start(cpus) for _ in range(min(lanes_max, _count_free_lanes(cpus)))]
+        )
         if not actors:
             raise ClusterError(
                 f"the cluster at {address} has no room: a run takes {cpus:g} free CPUs of one node",
                 "Wait until it has, or audit without --address.",
             )
-        begin, sent = [partial(_given_or_new, [actor], start) for actor in actors], SentBaseline()
-        lanes = [RemoteLane(each, check, sent) for each in begin]
+        starters, sent_baselines = (
+            [partial(_take_or_start, [actor], start) for actor in actors],
+            BaselineStore(),
+        )
+        lanes = [RemoteLane(starter, check, sent_baselines) for starter in starters]
         for lane in lanes:
             stack.callback(lane.close)
         yield [*lanes]
 
 
-def _seats(cpus: float) -> int:
+def _count_free_lanes(cpus: float) -> int:
     """Return how many lanes of so many CPUs the nodes hold, and the free CPUs allow."""
     nodes = (node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"])
     free = ray.available_resources().get("CPU", 0)
     return min(sum(int(count // cpus) for count in nodes), int(free // cpus))
 
 
-def _ready(actors: list[Any]) -> list[Any]:
+def _await_actors(actors: list[Any]) -> list[Any]:
     """Return the actors that have started within a minute; end the others.
 
     Raises `ClusterError` if one of them fails as it starts.
     """
-    asked = {actor.is_ready.remote(): actor for actor in actors}
-    done, late = ray.wait([*asked], num_returns=len(asked), timeout=READY_S) if asked else ([], [])
-    for reference in late:
-        ray.kill(asked[reference])
+    actor_by_answer = {actor.is_ready.remote(): actor for actor in actors}
+    done, unanswered = (
+        ray.wait([*actor_by_answer], num_returns=len(actor_by_answer), timeout=READY_S)
+        if actor_by_answer
+        else ([], [])
+    )
+    for reference in unanswered:
+        ray.kill(actor_by_answer[reference])
     try:
         ray.get(done)
     except RayError as error:
@@ -276,9 +299,9 @@ def _ready(actors: list[Any]) -> list[Any]:
             f"a process on the cluster did not start: {str(error).strip().splitlines()[-1]}",
             "Each node needs chaos, at the version of this machine.",
         ) from error
-    return [asked[reference] for reference in done]
+    return [actor_by_answer[reference] for reference in done]
 
 
-def _given_or_new(given: list[Any], start: Callable[[], Any]) -> Any:
+def _take_or_start(ready_actors: list[Any], start: Callable[[], Any]) -> Any:
     """Return the actor that was started beforehand; later ones need no free CPUs."""
-    return given.pop() if given else start()
+    return ready_actors.pop() if ready_actors else start()

@@ -15,20 +15,20 @@ import psutil
 
 from chaos.check.analysis import RunTables
 from chaos.launch.ray import compat
-from chaos.launch.ray.agent import processes_of
+from chaos.launch.ray.agent import find_run_processes
 from chaos.launch.ray.prestart import is_waiting
 from chaos.launch.raytrain.storage import search_storage
 from chaos.model.event import AnyEvent, BystanderSeen, FailureDecided, Leftover, LeftoversSearched
 from chaos.model.history import History
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import SystemClock, elapsed_seconds
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, read_history
 
 T = TypeVar("T")
 
 PATIENCE_S = 10.0
-OURS = ("NodeAgent", "LeasedAgent", "ChaosActor")
-PLACES = ("processes", "placement groups", "actors")
+CHAOS_ACTORS = ("NodeAgent", "LeasedAgent", "ChaosActor")
+SEARCHED_PARTS = ("processes", "placement groups", "actors")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Leftovers:
     prestarts: bool = False
 
     @classmethod
-    def before(cls, token: str, *, is_cluster_ours: bool) -> "Leftovers":
+    def from_cluster(cls, token: str, *, is_cluster_ours: bool) -> "Leftovers":
         """Return the actors and groups that are there before the run begins."""
         return cls(
             token=token,
@@ -57,57 +57,57 @@ class Leftovers:
     def search(
         self,
         journal: Journal,
-        seen: Sequence[AnyEvent],
+        events: Sequence[AnyEvent],
         directory: RunDirectory,
         *,
         files: bool,
     ) -> None:
         """Wait a little until all has ended by itself; record and remove what has not."""
         # Only what does not end by itself is a leftover: Ray's own cleaning takes seconds.
-        for pid, command in _patiently(self._processes):
-            journal.add(Leftover(kind="process", what=f"pid {pid}: {command}"))
+        for pid, command in _await_none(self._processes):
+            journal.add(Leftover(kind="process", name=f"pid {pid}: {command}"))
             _end_process(pid)
-        for pg_id in _patiently(lambda: [*filter(self._is_new, compat.open_placement_groups())]):
-            journal.add(Leftover(kind="placement_group", what=pg_id))
+        for pg_id in _await_none(lambda: [*filter(self._is_new, compat.open_placement_groups())]):
+            journal.add(Leftover(kind="placement_group", name=pg_id))
             compat.remove_placement_group(pg_id)
-        for name, pid in _patiently(self._actors):
-            journal.add(Leftover(kind="actor", what=f"{name}, pid {pid}"))
+        for name, pid in _await_none(self._actors):
+            journal.add(Leftover(kind="actor", name=f"{name}, pid {pid}"))
             if self.is_cluster_ours:  # else it may be a pid of another host
                 _end_process(pid)
-        stored = search_storage(journal, seen, directory, is_watched=files)
-        journal.add(LeftoversSearched(places=(*PLACES, *stored)))
+        searched_storage = search_storage(journal, events, directory, is_watched=files)
+        journal.add(LeftoversSearched(places=(*SEARCHED_PARTS, *searched_storage)))
 
     def _processes(self) -> list[tuple[int, str]]:
         """Return the run's processes; end those that still wait for work, which will not come.
 
         Their raylet would end them too, once they have registered with it.
         """
-        found = processes_of(self.token)
-        waiting = {pid for pid, _ in found if self.prestarts and is_waiting(pid)}
-        for pid in waiting:
+        processes = find_run_processes(self.token)
+        idle_pids = {pid for pid, _ in processes if self.prestarts and is_waiting(pid)}
+        for pid in idle_pids:
             _end_process(pid)
-        return [(pid, command) for pid, command in found if pid not in waiting]
+        return [(pid, command) for pid, command in processes if pid not in idle_pids]
 
     def _actors(self) -> list[tuple[str, int]]:
         return [
             (name, pid)
             for actor_id, (name, pid) in compat.live_actors().items()
-            if self._is_new(actor_id) and name not in OURS
+            if self._is_new(actor_id) and name not in CHAOS_ACTORS
         ]
 
     def _is_new(self, identity: str) -> bool:
         """Return whether an actor or a group is of this run: on a cluster of others, by its job."""
         if identity in self.actors | self.placement_groups:
             return False
-        return self.is_cluster_ours or compat.is_of_job(identity, self.jobs)
+        return self.is_cluster_ours or compat.belongs_to_job(identity, self.jobs)
 
 
-def _patiently(look: Callable[[], list[T]]) -> list[T]:
+def _await_none(find_leftovers: Callable[[], list[T]]) -> list[T]:
     clock = SystemClock()
     start = clock.now_ns()
-    while (found := look()) and seconds_since(start, clock) < PATIENCE_S:
+    while (leftovers := find_leftovers()) and elapsed_seconds(start, clock) < PATIENCE_S:
         clock.sleep(0.1)
-    return found
+    return leftovers
 
 
 def _end_process(pid: int) -> None:
@@ -117,44 +117,49 @@ def _end_process(pid: int) -> None:
 
 def record_bystanders(journal: Journal, directory: RunDirectory) -> None:
     """Record the outcome of each other trial of a run's experiment, by number."""
-    told: dict[int, list[History]] = {}
-    for folder in sorted(directory.trials.glob("[0-9]*"), key=lambda folder: _part(folder.name)):
+    histories_by_trial: dict[int, list[History]] = {}
+    for folder in sorted(
+        directory.trials.glob("[0-9]*"), key=lambda folder: _parse_trial_folder(folder.name)
+    ):
         history = read_history(RunDirectory(folder).journals)
-        told.setdefault(_part(folder.name)[0], []).append(history)
-    for trial, histories in told.items():
-        journal.add(bystander_of(trial, *histories))
+        histories_by_trial.setdefault(_parse_trial_folder(folder.name)[0], []).append(history)
+    for trial, histories in histories_by_trial.items():
+        journal.add(build_bystander(trial, *histories))
 
 
-def bystander_of(trial: int, history: History, *again: History) -> BystanderSeen:
-    """Return the outcome of a trial by its own history; `again`: Tune began the trial again."""
-    if again:
-        before, after = bystander_of(trial, history), bystander_of(trial, *again)
+def build_bystander(trial: int, history: History, *later_histories: History) -> BystanderSeen:
+    """Return the outcome of a trial by its own history; `later_histories`: Tune began it again."""
+    if later_histories:
+        first_outcome, later_outcome = (
+            build_bystander(trial, history),
+            build_bystander(trial, *later_histories),
+        )
         return msgspec.structs.replace(
-            after,
-            began_ns=before.began_ns,
-            attempts=before.attempts + after.attempts,
-            failures=before.failures + after.failures,
+            later_outcome,
+            began_ns=first_outcome.began_ns,
+            attempts=first_outcome.attempts + later_outcome.attempts,
+            failures=first_outcome.failures + later_outcome.failures,
         )
     tables = RunTables(history)
     times = [entry.time_ns for entry in history] or [0]
-    raised = tables.ending.raised
+    raised = tables.ending.fit_error
     return BystanderSeen(
         trial=trial,
         began_ns=times[0],
         ended_ns=times[-1],
         attempts=len(tables.attempts),
         failures=history.count(FailureDecided),
-        steps=tables.lineage.steps_done,
+        steps=tables.lineage.step_count,
         losses={
             f"rank {rank}, epoch {epoch}": _digest([(step.step, step.losses) for step in steps])
             for (rank, epoch), steps in sorted(tables.lineage.steps.items())
         },
-        finished=tables.ending.returned is not None,
+        finished=tables.ending.fit_return is not None,
         error=None if raised is None else raised[1].error,
     )
 
 
-def _part(name: str) -> tuple[int, int]:
+def _parse_trial_folder(name: str) -> tuple[int, int]:
     """Return trial and turn of a folder's name: `3` is (3, 1), `3-2` is (3, 2)."""
     trial, _, turn = name.partition("-")
     return int(trial), int(turn or 1)

@@ -14,10 +14,10 @@ from typing import Any, Self
 import ray
 
 from chaos.launch.ray import compat
-from chaos.processes.tree import end_all
+from chaos.processes.tree import kill_tree
 
 # As a `Cluster` of Ray starts a node: little memory, and ports that are free.
-SMALL = {"object-store-memory": 150 * 1024 * 1024, "min-worker-port": 0, "max-worker-port": 0}
+NODE_FLAGS = {"object-store-memory": 150 * 1024 * 1024, "min-worker-port": 0, "max-worker-port": 0}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class NodeProcess:
         folder.mkdir()
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
         command += ["--address", address, "--temp-dir", str(folder), "--include-log-monitor=false"]
-        command += [f"--{name}={value}" for name, value in {**SMALL, **flags}.items()]
+        command += [f"--{name}={value}" for name, value in {**NODE_FLAGS, **flags}.items()]
         with (folder / "start.log").open("wb") as log:
             process = subprocess.Popen(
                 command,
@@ -54,11 +54,11 @@ class NodeProcess:
 
     def end(self) -> None:
         """End the process and all below it; nothing to do if it has ended."""
-        end_all(self.process.pid)
+        kill_tree(self.process.pid)
         self.process.wait()
 
 
-def ended(nodes: Iterable[Any]) -> Iterator[tuple[str, str, int, int]]:
+def find_exited_nodes(nodes: Iterable[Any]) -> Iterator[tuple[str, str, int, int]]:
     """Yield (kind, node id, pid, exit code) of the node processes among `nodes` that have ended."""
     for node in nodes:
         if isinstance(node, NodeProcess) and node.process.poll() is not None:

@@ -26,38 +26,38 @@ from chaos.run.journal import Journal
 from chaos.run.ports import Say
 
 FORE = "--prestart-workers:"
-TOLD = "recoveries are shorter than on a cluster that does no such thing"
+NOTICE = "recoveries are shorter than on a cluster that does no such thing"
 ASK_S = 5.0
 
 
-class Prestart:
+class PrestartOption:
     """The option of the command line; each message about it is shown once."""
 
-    def __init__(self, say: Say, *, is_wanted: bool) -> None:
-        self._say = say
+    def __init__(self, report: Say, *, is_wanted: bool) -> None:
+        self._report = report
         self._is_wanted = is_wanted
-        self._told = set[str]()
+        self._reported = set[str]()
 
     def serves(self, plan: Plan) -> bool:
         """Return whether a run's workers are prestarted; if not, show the user the reason."""
         if not self._is_wanted or not plan.ops:
             return False  # without faults there is no recovery
-        why = why_not(plan, can_ask=compat.can_prestart(), cores=os.cpu_count() or 1)
-        self._tell(f"{FORE} {TOLD}" if why is None else f"{FORE} off, {why}")
-        return why is None
+        reason = explain_refusal(plan, can_ask=compat.can_prestart(), cores=os.cpu_count() or 1)
+        self._report_once(f"{FORE} {NOTICE}" if reason is None else f"{FORE} off, {reason}")
+        return reason is None
 
-    def look_back(self, seen: list[AnyEvent]) -> None:
-        for event in seen:
+    def report_errors(self, events: list[AnyEvent]) -> None:
+        for event in events:
             if isinstance(event, WorkersPrestarted) and event.error is not None:
-                self._tell(f"{FORE} {event.error}")
+                self._report_once(f"{FORE} {event.error}")
 
-    def _tell(self, words: str) -> None:
-        if words not in self._told:
-            self._told.add(words)
-            self._say(words)
+    def _report_once(self, message: str) -> None:
+        if message not in self._reported:
+            self._reported.add(message)
+            self._report(message)
 
 
-def why_not(plan: Plan, *, can_ask: bool, cores: int) -> str | None:
+def explain_refusal(plan: Plan, *, can_ask: bool, cores: int) -> str | None:
     """Return the reason why a plan's workers are not prestarted; None if they are."""
     if plan.shape.address is not None:
         return "the cluster is not chaos's own"
@@ -71,7 +71,7 @@ def why_not(plan: Plan, *, can_ask: bool, cores: int) -> str | None:
 
 
 @dataclass
-class Pool:
+class PrestartPool:
     """The idle processes of one run, in the chaos controller's actor."""
 
     plan: Plan
@@ -91,12 +91,12 @@ class Pool:
         # A thread of its own, since a raylet may take seconds to answer and Ray's controller waits
         # for this call. One after another: the next filling counts what the one before has asked
         # for.
-        before, failed_s = self._filling, self._failed_s
+        earlier_filling, failed_s = self._filling, self._failed_s
         workers = tuple(group.values())
 
         def fill() -> None:
-            if before is not None:
-                before.join()
+            if earlier_filling is not None:
+                earlier_filling.join()
             self._fill(workers, handle, failed_s)
 
         self._filling = threading.Thread(target=fill, name="pool", daemon=True)
@@ -108,30 +108,36 @@ class Pool:
 
     def _fill(self, group: Sequence[Target], handle: Any, failed_s: float | None) -> None:
         attempt = group[0].attempt
-        taken = [v.node_id for v in group if failed_s is not None and _began(v.pid) < failed_s]
-        asked, error = dict[str, int](), None
+        taken = [
+            worker.node_id
+            for worker in group
+            if failed_s is not None and _find_start_time(worker.pid) < failed_s
+        ]
+        prestarted, error = dict[str, int](), None
         try:
-            self._take(taken, compat.job_of(handle))
+            self._subtract_taken(taken, compat.get_job(handle))
             if may_restart(self.plan, attempt):
-                asked = self._ask([target.node_id for target in group], handle)
+                prestarted = self._request_workers([target.node_id for target in group], handle)
         except Exception as raised:  # noqa: BLE001 - gRPC's, too, which chaos does not import
             error = " ".join(f"{type(raised).__name__}: {raised}".split())[:300]
-        self._idle.update(asked)
+        self._idle.update(prestarted)
         self.journal.add(
-            WorkersPrestarted(attempt=attempt, taken=len(taken), asked=asked, error=error)
+            WorkersPrestarted(
+                attempt=attempt, used_count=len(taken), requested_by_node=prestarted, error=error
+            )
         )
 
-    def _take(self, taken: Sequence[str], job: str) -> None:
+    def _subtract_taken(self, taken: Sequence[str], job: str) -> None:
         """Subtract the processes that work now; all of them if the job is of another driver."""
         if job != self._job:
             self._job = job
             self._idle.clear()
         self._idle.subtract(taken)
 
-    def _ask(self, group: Sequence[str], handle: Any) -> dict[str, int]:
-        raylets, runtime_env = _raylets(), compat.runtime_env_of(handle)
-        wanted = to_ask(raylets, group, self._idle)
-        for node_id, count in wanted.items():
+    def _request_workers(self, group: Sequence[str], handle: Any) -> dict[str, int]:
+        raylets, runtime_env = _raylets(), compat.get_runtime_env(handle)
+        missing = count_missing(raylets, group, self._idle)
+        for node_id, count in missing.items():
             compat.prestart_workers(
                 raylets[node_id],
                 count,
@@ -140,18 +146,18 @@ class Pool:
                 keep_s=self.plan.limits.run_s,
                 within_s=ASK_S,
             )
-        return wanted
+        return missing
 
 
 def is_waiting(pid: int) -> bool:
     """Return whether a process was started by a raylet and has never had work."""
     try:
         process = psutil.Process(pid)
-        above = process.parent()
+        parent = process.parent()
         is_idle = compat.is_idle_worker(" ".join(process.cmdline()))
     except psutil.Error:
         return False  # it has ended, or is another user's
-    return is_idle and above is not None and above.name().startswith("raylet")
+    return is_idle and parent is not None and parent.name().startswith("raylet")
 
 
 def may_restart(plan: Plan, attempt: int) -> bool:
@@ -159,18 +165,20 @@ def may_restart(plan: Plan, attempt: int) -> bool:
     return attempt < len(plan.ops) or any(op.fault.is_repeated for op in plan.ops)
 
 
-def to_ask(nodes: Collection[str], group: Sequence[str], idle: Mapping[str, int]) -> dict[str, int]:
+def count_missing(
+    nodes: Collection[str], group: Sequence[str], idle: Mapping[str, int]
+) -> dict[str, int]:
     """Return the number of processes to ask each node for.
 
     `group` names the node of each worker. Ray places the next attempt's workers, so any
     node may get as many as the fullest has now. `idle`: those that wait already.
     """
-    most = max(Counter(group).values(), default=0)
-    missing = {node: most - idle.get(node, 0) for node in nodes}
+    node_max = max(Counter(group).values(), default=0)
+    missing = {node: node_max - idle.get(node, 0) for node in nodes}
     return {node: count for node, count in missing.items() if count > 0}
 
 
-def _began(pid: int) -> float:
+def _find_start_time(pid: int) -> float:
     """Return the start of a process (wall clock, s); infinity for one that has ended."""
     try:
         return psutil.Process(pid).create_time()
@@ -180,9 +188,9 @@ def _began(pid: int) -> float:
 
 def _raylets() -> dict[str, str]:
     """Return the address of each raylet that may get workers, by node."""
-    going = compat.draining_nodes()
+    draining = compat.draining_nodes()
     return {
         row["NodeID"]: f"{row['NodeManagerAddress']}:{row['NodeManagerPort']}"
         for row in ray.nodes()
-        if row["Alive"] and not compat.is_head(row) and row["NodeID"] not in going
+        if row["Alive"] and not compat.is_head(row) and row["NodeID"] not in draining
     }

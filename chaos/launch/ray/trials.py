@@ -20,14 +20,14 @@ from ray import tune
 
 from chaos.errors import UsageError
 from chaos.launch.ray.compat import gpu_type, visible_gpus
-from chaos.launch.raytrain.bucket import below
-from chaos.launch.raytrain.fit import Fit, RunPart
+from chaos.launch.raytrain.bucket import join_uri
+from chaos.launch.raytrain.fit import FitWrapper, RunPart
 from chaos.model.event import ExperimentEnded, ScriptRaised
 from chaos.model.plan import Plan
 from chaos.probe.address import RunAddress
 from chaos.run.clock import SystemClock
-from chaos.run.directory import RunDirectory, create
-from chaos.run.journal import Journal, driver_journal
+from chaos.run.directory import RunDirectory, create_run
+from chaos.run.journal import Journal, open_driver_journal
 
 _NUMBER = re.compile(r"_(\d{5,})$")
 
@@ -40,7 +40,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class TrialCard:
+class TrialContext:
     """The data that a trial's actor needs: the run, and the driver's environment for it."""
 
     address: RunAddress
@@ -51,7 +51,7 @@ class TrialCard:
 
 def intercept_tuner(plan: Plan, directory: RunDirectory, journal: Journal) -> Experiment:
     """Watch every trial of the script's `Tuner`, and record their number."""
-    experiment, card = Experiment(), _card(plan)
+    experiment, actor_context = Experiment(), _build_context(plan)
     construct, run = tune.Tuner.__init__, tune.Tuner.fit
 
     def init(tuner: Any, trainable: Any = None, **settings: Any) -> None:
@@ -63,8 +63,10 @@ def intercept_tuner(plan: Plan, directory: RunDirectory, journal: Journal) -> Ex
                 "Give it the function that makes the trainer and calls its fit().",
             )
         experiment.began = True
-        settings["run_config"] = _kept_apart(settings.get("run_config"), directory, card)
-        construct(tuner, _watched(trainable, card), **settings)
+        settings["run_config"] = _isolate_storage(
+            settings.get("run_config"), directory, actor_context
+        )
+        construct(tuner, _wrap_trainable(trainable, actor_context), **settings)
 
     @functools.wraps(run)
     def fit(tuner: Any) -> Any:
@@ -76,67 +78,73 @@ def intercept_tuner(plan: Plan, directory: RunDirectory, journal: Journal) -> Ex
     return experiment
 
 
-def _card(plan: Plan) -> TrialCard:
-    of_ray = {name: value for name, value in os.environ.items() if name.startswith("RAY_TRAIN_")}
-    return TrialCard(RunAddress.from_env(), {**of_ray, **plan.job.env}, visible_gpus(), gpu_type())
+def _build_context(plan: Plan) -> TrialContext:
+    ray_env = {name: value for name, value in os.environ.items() if name.startswith("RAY_TRAIN_")}
+    return TrialContext(
+        RunAddress.from_env(), {**ray_env, **plan.job.env}, visible_gpus(), gpu_type()
+    )
 
 
-def _kept_apart(given: Any, directory: RunDirectory, card: TrialCard) -> Any:
+def _isolate_storage(run_config: Any, directory: RunDirectory, actor_context: TrialContext) -> Any:
     """Return Tune's settings, with a folder for its results that only this run uses."""
-    settings = tune.RunConfig() if given is None else copy.copy(given)
-    path, own = str(settings.storage_path), f"chaos-{card.address.token}"
+    settings = tune.RunConfig() if run_config is None else copy.copy(run_config)
+    path, run_folder = str(settings.storage_path), f"chaos-{actor_context.address.token}"
     if "://" in path:
-        settings.storage_path = below(path, own)
+        settings.storage_path = join_uri(path, run_folder)
     elif settings.storage_filesystem is not None:
-        settings.storage_path = f"{path.rstrip('/')}/{own}"
+        settings.storage_path = f"{path.rstrip('/')}/{run_folder}"
     else:
         settings.storage_path = str(directory.storage.resolve() / ".tune")
     return settings
 
 
-def _watched(trainable: Callable[..., Any], card: TrialCard) -> Callable[..., Any]:
+def _wrap_trainable(
+    trainable: Callable[..., Any], actor_context: TrialContext
+) -> Callable[..., Any]:
     """Return a trainable that is watched, with the attributes that Tune has set on the original."""
 
     @functools.wraps(trainable)
-    def watched(config: dict[str, Any]) -> Any:  # what the trainable gives
-        return _live_as_trial(functools.partial(trainable, config), card)
+    def run_trial(config: dict[str, Any]) -> Any:  # what the trainable gives
+        return _live_as_trial(functools.partial(trainable, config), actor_context)
 
-    return watched
+    return run_trial
 
 
-def _live_as_trial(trainable: Callable[[], Any], card: TrialCard) -> Any:
+def _live_as_trial(trainable: Callable[[], Any], actor_context: TrialContext) -> Any:
     """Run a trainable in its actor, as the run under test or as a trial beside it."""
     number = trial_number(str(tune.get_context().get_trial_id()))
-    directory = RunDirectory(card.address.directory)
-    plan, address = directory.load_plan(), card.address
+    directory = RunDirectory(actor_context.address.directory)
+    plan, address = directory.load_plan(), actor_context.address
     if number != plan.job.trial:
         # The trials beside are watched, and have neither faults nor an address to ask for any: that
         # they came through is a finding about the trial under test, whose loss is not to reach
         # them.
-        plan = plan.model_copy(update={"ops": (), "slug": f"{plan.slug}-trial-{number}"})
-        directory = create(directory.trials, str(number), plan, {})
+        plan = plan.replace(ops=(), slug=f"{plan.slug}-trial-{number}")
+        directory = create_run(directory.trials, str(number), plan, {})
         address = RunAddress(Path(directory.path), address.token, "none:")
-    os.environ.update(card.env)
-    os.environ.update(address.as_env())
-    journal = driver_journal(directory.journals, SystemClock())
-    fit = Fit(lambda: RunPart(plan, directory, journal, card.gpus, card.gpu_type))
+    os.environ.update(actor_context.env)
+    os.environ.update(address.build_variables())
+    journal = open_driver_journal(directory.journals, SystemClock())
+    fit = FitWrapper(
+        lambda: RunPart(plan, directory, journal, actor_context.gpus, actor_context.gpu_type)
+    )
     fit.intercept()
     try:
         result = trainable()
     finally:
         fit.release()
     if fit.run is None:
-        told = f"trial {number} ended without calling trainer.fit()"
-        journal.add(ScriptRaised(error="NoFit", message=told))
+        message = f"trial {number} ended without calling trainer.fit()"
+        journal.add(ScriptRaised(error="NoFit", message=message))
     return result
 
 
 def trial_number(trial_id: str) -> int:
     """Return a trial's number in the order in which Tune made it, from its id (`1d6d2_00003`)."""
-    found = _NUMBER.search(trial_id)
-    if found is None:
+    match = _NUMBER.search(trial_id)
+    if match is None:
         raise UsageError(
             f"trial {trial_id} has no number: its search algorithm makes trials as others end",
             "Use grid or random search, whose trials are the same in every run.",
         )
-    return int(found[1])
+    return int(match[1])

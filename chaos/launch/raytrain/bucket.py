@@ -16,7 +16,7 @@ from typing import Any
 from chaos.model.event import StoredCheckpoint
 from chaos.run.directory import RunDirectory
 from chaos.run.file_digest import WHOLE_MAX, stream_digest
-from chaos.run.record_file import read_record
+from chaos.run.record_file import read_small_file
 
 _FILE = "storage-elsewhere.pickle"
 _KEYS = re.compile(r"(?<=://)[^/?#]*@")
@@ -30,7 +30,7 @@ class RemoteStorage:
     folder: str
     run_name: str
     #: the folder's URI without keys, for reports
-    shown: str
+    display_uri: str
 
     def folder_names(self) -> list[str]:
         """Return the path of each directory that holds a file; raises OSError if it cannot look.
@@ -38,44 +38,44 @@ class RemoteStorage:
         A bucket has no directories: a name without a file below it is an empty marker, with
         nothing to read or to clean up.
         """
-        found: set[str] = set()
-        for name, files in self._listed().items():
+        folder_paths: set[str] = set()
+        for name, files in self._list_files().items():
             for path in files:
                 parents = PurePosixPath(name, path).parents
-                found |= {str(parent) for parent in parents if parent.parts}
-        return sorted(found)
+                folder_paths |= {str(parent) for parent in parents if parent.parts}
+        return sorted(folder_paths)
 
     def folders(self) -> tuple[StoredCheckpoint, ...]:
         """Return the directories at the top with digests of their files, or raise OSError."""
         return tuple(
             StoredCheckpoint(name=name, files=self._digests(files))
-            for name, files in self._listed().items()
+            for name, files in self._list_files().items()
         )
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _listed(self) -> dict[str, dict[str, Any]]:
+    def _list_files(self) -> dict[str, dict[str, Any]]:
         """Return the files of each directory at the top, by their path in it."""
         from pyarrow.fs import FileSelector, FileType
 
         root = f"{self.folder.rstrip('/')}/{self.run_name}"
-        below = FileSelector(root, recursive=True, allow_not_found=True)
-        found: dict[str, dict[str, Any]] = {}
-        for entry in sorted(self.filesystem.get_file_info(below), key=lambda entry: entry.path):
+        selector = FileSelector(root, recursive=True, allow_not_found=True)
+        files_by_folder: dict[str, dict[str, Any]] = {}
+        for entry in sorted(self.filesystem.get_file_info(selector), key=lambda entry: entry.path):
             inside = entry.path.strip("/").removeprefix(root.strip("/")).strip("/")
             name, _, path = inside.partition("/")
             if path and entry.type == FileType.File:
-                found.setdefault(name, {})[path] = entry
-        return found
+                files_by_folder.setdefault(name, {})[path] = entry
+        return files_by_folder
 
     def _digests(self, files: dict[str, Any]) -> dict[str, str]:
-        found: dict[str, str] = {}
+        digests: dict[str, str] = {}
         for path, entry in files.items():
             try:
-                found[path] = self._digest(entry)
+                digests[path] = self._digest(entry)
             except FileNotFoundError:  # Ray's retention has removed it meanwhile
                 continue
-        return found
+        return digests
 
     def _digest(self, entry: Any) -> str:  # pyarrow's FileInfo
         if entry.size > WHOLE_MAX:
@@ -86,7 +86,7 @@ class RemoteStorage:
             return stream_digest(file)
 
 
-def leave_remote_storage(directory: RunDirectory, remote: RemoteStorage) -> None:
+def save_remote_storage(directory: RunDirectory, remote: RemoteStorage) -> None:
     """Write the way to a run's storage into its folder, readable by this user alone."""
     path = directory.path / _FILE
     path.unlink(missing_ok=True)  # of a driver that was killed
@@ -94,13 +94,13 @@ def leave_remote_storage(directory: RunDirectory, remote: RemoteStorage) -> None
         pickle.dump(remote, file)
 
 
-def remote_storage_of(directory: RunDirectory) -> RemoteStorage | None:
+def load_remote_storage(directory: RunDirectory) -> RemoteStorage | None:
     """Return the way to a run's storage, None if that is a folder.
 
     Raises `OSError` if the file system cannot be opened here.
     """
     try:
-        content = read_record(directory.path / _FILE)
+        content = read_small_file(directory.path / _FILE)
     except FileNotFoundError:
         return None
     try:
@@ -115,12 +115,12 @@ def remove_remote_storage(directory: RunDirectory) -> None:
     (directory.path / _FILE).unlink(missing_ok=True)
 
 
-def without_keys(uri: str) -> str:
+def hide_keys(uri: str) -> str:
     """Return a URI as it can be shown: `s3://key:secret@bucket` is `s3://bucket`."""
     return _KEYS.sub("", uri)
 
 
-def below(uri: str, name: str) -> str:
+def join_uri(uri: str, name: str) -> str:
     """Return the URI of a folder below another; the options after `?` stay at the end."""
-    place, mark, options = uri.partition("?")
-    return f"{place.rstrip('/')}/{name}{mark}{options}"
+    base, mark, options = uri.partition("?")
+    return f"{base.rstrip('/')}/{name}{mark}{options}"

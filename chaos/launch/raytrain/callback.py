@@ -13,7 +13,7 @@ from typing import Any
 
 from chaos.errors import InjectedError
 from chaos.launch.raytrain import compat
-from chaos.launch.raytrain.observer import Observer, place_after
+from chaos.launch.raytrain.observer import Observer, find_start_place
 from chaos.probe.address import RunAddress
 from chaos.probe.probe import Probe, Worker
 
@@ -38,7 +38,7 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
             try:
                 lineage = self._observer.lineage()
             except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
-                self._observer.failed("numbering", error)
+                self._observer.record_failure("numbering", error)
         return {
             "_address": self._address,
             "_observer": None,
@@ -53,50 +53,52 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
             folder = compat.run_folder(train_run_context.run_config)
             self._observer = Observer.start(self._address, folder)
         except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
-            _say(f"the observer could not start: {error}")
+            _report_problem(f"the observer could not start: {error}")
 
     def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
-        self._observe("state", lambda o: o.state_changed(previous_state, current_state))
+        self._call_observer("state", lambda o: o.state_changed(previous_state, current_state))
 
     def after_worker_group_start(self, worker_group: Any) -> None:
-        self._observe("worker group", lambda o: o.group_started(worker_group))
+        self._call_observer("worker group", lambda o: o.group_started(worker_group))
 
     def after_worker_group_training_start(self, worker_group: Any) -> None:  # noqa: ARG002
-        self._observe("launch", lambda o: o.group_launched())
+        self._call_observer("launch", lambda o: o.group_launched())
 
     def after_report(self, training_report: Any, metrics: Any) -> None:
-        self._observe("commit", lambda o: o.committed(training_report.checkpoint, metrics))
+        self._call_observer("commit", lambda o: o.committed(training_report.checkpoint, metrics))
 
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:  # noqa: ARG002
         """Let the chaos controller hold the next poll, if an op needs it."""
-        self._observe("poll", lambda o: o.polled())
+        self._call_observer("poll", lambda o: o.await_poll())
 
     # -- in a worker ---------------------------------------------------------------------------
 
     def after_init_train_context(self) -> None:
         try:
-            self._probe = _started(self._address, self._lineage)
+            self._probe = _start_probe(self._address, self._lineage)
         except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
-            _say(f"the probe could not start: {error}")
+            _report_problem(f"the probe could not start: {error}")
 
     def on_report(self) -> AbstractContextManager[None]:
-        return self._around("report", Probe.report_begun, Probe.report_returned)
+        return self._watch_operation(
+            "report", Probe.record_report_start, Probe.record_report_return
+        )
 
     def on_checkpoint_transfer(self) -> AbstractContextManager[None]:
-        return self._around("upload", Probe.upload_begun, Probe.upload_ended)
+        return self._watch_operation("upload", Probe.record_upload_start, Probe.record_upload_end)
 
     # -- inside ----------------------------------------------------------------------------------
 
     @contextmanager
-    def _around(
+    def _watch_operation(
         self,
-        where: str,
+        operation: str,
         begin: Callable[[Probe], None],
         end: Callable[[Probe, BaseException | None], None],
     ) -> Iterator[None]:
         # Ray 2.60 enters the context before its own work and leaves it after it: an error of the
         # upload, or of `report()`, passes through, is recorded, and goes on to the train function.
-        self._probing(where, begin)
+        self._call_probe(operation, begin)
         error: BaseException | None = None
         try:
             yield
@@ -104,17 +106,17 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
             error = raised
             raise
         finally:
-            self._probing(where, lambda probe: end(probe, error))
+            self._call_probe(operation, lambda probe: end(probe, error))
 
-    def _observe(self, where: str, act: Callable[[Observer], None]) -> None:
+    def _call_observer(self, operation: str, act: Callable[[Observer], None]) -> None:
         if self._observer is None:
             return
         try:
             act(self._observer)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
-            self._observer.failed(where, error)
+            self._observer.record_failure(operation, error)
 
-    def _probing(self, where: str, act: Callable[[Probe], None]) -> None:
+    def _call_probe(self, operation: str, act: Callable[[Probe], None]) -> None:
         if self._probe is None:
             return
         try:
@@ -122,32 +124,36 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
         except InjectedError:
             raise  # an injected error is meant for the user's run
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
-            self._probe.failed(where, error)
+            self._probe.report_failure(operation, error)
 
 
-def _started(address: RunAddress, lineage: dict[str, Any]) -> Probe:
+def _start_probe(address: RunAddress, lineage: dict[str, Any]) -> Probe:
     """Open this worker's journal, record its start, and hook into Ray Train and torch."""
     context = compat.train_context()
-    checkpoint = compat.handed_checkpoint()
+    checkpoint = compat.starting_checkpoint()
     worker = Worker(
         attempt=lineage["attempt"],
         rank=context.get_world_rank(),
-        ranks=context.get_world_size(),
-        node_id=compat.own_node_id(),
+        world_size=context.get_world_size(),
+        node_id=compat.current_node_id(),
         checkpoint=checkpoint,
-        place=place_after(lineage, checkpoint),
-        accelerators=compat.own_accelerators(),
+        training_place=find_start_place(lineage, checkpoint),
+        accelerators=compat.current_accelerators(),
     )
     directory = address.run_directory()
-    probe = Probe.of(worker, directory, address)
-    compat.on_first_get_checkpoint(probe.checkpoint_read)
-    compat.on_stored(probe.part_uploaded)
-    compat.around_uploads_beside(probe.upload_handed_over)
-    compat.around_train_fn(probe.train_fn_launched, probe.train_fn_begins, probe.train_fn_ended)
+    probe = Probe.create_probe(worker, directory, address)
+    compat.watch_get_checkpoint(probe.record_checkpoint_read)
+    compat.watch_uploads(probe.record_uploaded_part)
+    compat.wrap_async_uploads(probe.wrap_background_upload)
+    compat.wrap_train_fn(
+        probe.record_train_fn_launch, probe.record_train_fn_start, probe.record_train_fn_end
+    )
     reported = None if checkpoint is None else lineage["epochs"].get(checkpoint)
-    probe.install(directory, ranks=worker.ranks, checkpoint=checkpoint, reported=reported)
+    probe.install(
+        directory, ranks=worker.world_size, checkpoint=checkpoint, reported_epoch=reported
+    )
     return probe
 
 
-def _say(problem: str) -> None:
+def _report_problem(problem: str) -> None:
     os.write(2, f"chaos: {problem}\n".encode())

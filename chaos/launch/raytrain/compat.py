@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from chaos.words import shortened
+from chaos.wording import shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Budget: TypeAlias = Literal["failures", "preemptions", "controller"]
 
 CALLBACKS_ENV = "RAY_TRAIN_CALLBACKS"
-_OURS, _PASSES_ON = Path(__file__).parents[2], "launch/forked/core.py"
+_CHAOS_FOLDER, _FORWARDING_FILE = Path(__file__).parents[2], "launch/forked/core.py"
 
 
 def callback_bases() -> tuple[type, ...]:
@@ -50,22 +50,22 @@ def train_context() -> Any:  # Ray's internal TrainContext
     return get_train_context()
 
 
-def own_node_id() -> str:
+def current_node_id() -> str:
     """Return the id of the node that this worker was placed on."""
     import ray
 
     return str(ray.get_runtime_context().get_node_id())
 
 
-def own_accelerators() -> tuple[str, ...]:
+def current_accelerators() -> tuple[str, ...]:
     """Return the names of this worker's accelerators, such as `GPU 0`."""
     import ray
 
-    given: dict[str, list[str]] = ray.get_runtime_context().get_accelerator_ids()
-    return tuple(f"{kind} {number}" for kind, ids in sorted(given.items()) for number in ids)
+    accelerators: dict[str, list[str]] = ray.get_runtime_context().get_accelerator_ids()
+    return tuple(f"{kind} {number}" for kind, ids in sorted(accelerators.items()) for number in ids)
 
 
-def handed_checkpoint() -> str | None:
+def starting_checkpoint() -> str | None:
     """Return the name of the checkpoint directory that this worker was started with."""
     context = train_context()
     return checkpoint_name(context.checkpoint, run_folder(context))
@@ -81,21 +81,21 @@ def is_local(files: Any) -> bool:  # a file system of pyarrow's
     return type(files).__name__ == "LocalFileSystem"
 
 
-def watch_persisted(told: Callable[[str, str], object]) -> None:
-    """Call `told` with each checkpoint that this worker copies to a local storage folder.
+def watch_persisted(report: Callable[[str, str], object]) -> None:
+    """Call `report` with each checkpoint that this worker copies to a local storage folder.
 
     It is called with its path before, and that of the copy. The method is Ray's own (2.60).
     """
     storage = train_context().storage_context
     persist = storage.persist_current_checkpoint
 
-    def persisted(checkpoint: Any, *args: Any, **kwargs: Any) -> Any:
-        made = persist(checkpoint, *args, **kwargs)
-        if is_local(checkpoint.filesystem) and is_local(made.filesystem):
-            told(checkpoint.path, made.path)
-        return made
+    def persist_watched(checkpoint: Any, *args: Any, **kwargs: Any) -> Any:
+        copied = persist(checkpoint, *args, **kwargs)
+        if is_local(checkpoint.filesystem) and is_local(copied.filesystem):
+            report(checkpoint.path, copied.path)
+        return copied
 
-    storage.persist_current_checkpoint = persisted
+    storage.persist_current_checkpoint = persist_watched
 
 
 def checkpoint_name(checkpoint: Any, folder: str) -> str | None:  # ray.train.Checkpoint
@@ -108,7 +108,7 @@ def checkpoint_name(checkpoint: Any, folder: str) -> str | None:  # ray.train.Ch
     return None if checkpoint is None else posixpath.relpath(checkpoint.path, folder)
 
 
-def on_first_get_checkpoint(tell: Callable[[str | None], None]) -> None:
+def watch_get_checkpoint(tell: Callable[[str | None], None]) -> None:
     """Call `tell` with the checkpoint's name when the train function first asks for it."""
     context = train_context()
     folder, original = run_folder(context), context.get_checkpoint
@@ -125,8 +125,8 @@ def on_first_get_checkpoint(tell: Callable[[str | None], None]) -> None:
     context.get_checkpoint = get_checkpoint
 
 
-def around_uploads_beside(around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Pass each upload that is handed to Ray's thread through `around`, in `report()`.
+def wrap_async_uploads(decorate: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Pass each upload that is handed to Ray's thread through `decorate`, in `report()`.
 
     Ray 2.60 has one such thread per process (`CheckpointUploadMode.ASYNC`), and the next upload
     waits for the one before.
@@ -136,13 +136,13 @@ def around_uploads_beside(around: Callable[[Callable[..., Any]], Callable[..., A
     pool = train_context().checkpoint_upload_threadpool
     submit = type(pool).submit
 
-    def hand_over(upload: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return submit(pool, around(upload), *args, **kwargs)
+    def submit_wrapped(upload: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return submit(pool, decorate(upload), *args, **kwargs)
 
-    pool.submit = hand_over
+    pool.submit = submit_wrapped
 
 
-def on_stored(tell: Callable[[Path, str], None]) -> None:
+def watch_uploads(tell: Callable[[Path, str], None]) -> None:
     """Call `tell` with a local folder and the checkpoint's name before each upload.
 
     A checkpoint that Ray does not upload was put into storage by the job, or by its
@@ -156,23 +156,23 @@ def on_stored(tell: Callable[[Path, str], None]) -> None:
     upload, hand_over = context._upload_checkpoint, context._wait_then_report  # noqa: SLF001
     by_ray: set[int] = set()
 
-    def told_upload(
+    def upload_watched(
         name: str,
         metrics: Any,
         checkpoint: Any = None,
         delete: Any = False,  # noqa: FBT002
         upload_fn: Any = None,
-        *more: Any,
+        *extra: Any,
     ) -> Any:
         if upload_fn is None and _is_local(checkpoint):
             tell(Path(checkpoint.path), name)
-        report = upload(name, metrics, checkpoint, delete, upload_fn, *more)
+        report = upload(name, metrics, checkpoint, delete, upload_fn, *extra)
         # By identity: the report lives until it is handed over below.
         if upload_fn is None:
             by_ray.add(id(report))
         return report
 
-    def told_hand_over(report: Any, *args: Any) -> Any:  # a _TrainingReport
+    def hand_over_watched(report: Any, *args: Any) -> Any:  # a _TrainingReport
         if id(report) not in by_ray and _is_local(report.checkpoint):
             name = checkpoint_name(report.checkpoint, run_folder(context))
             assert name is not None
@@ -180,7 +180,7 @@ def on_stored(tell: Callable[[Path, str], None]) -> None:
         by_ray.discard(id(report))
         return hand_over(report, *args)
 
-    context._upload_checkpoint, context._wait_then_report = told_upload, told_hand_over  # noqa: SLF001
+    context._upload_checkpoint, context._wait_then_report = upload_watched, hand_over_watched  # noqa: SLF001
 
 
 def _is_local(checkpoint: Any) -> bool:  # ray.train.Checkpoint or None
@@ -189,7 +189,7 @@ def _is_local(checkpoint: Any) -> bool:  # ray.train.Checkpoint or None
     return checkpoint is not None and isinstance(checkpoint.filesystem, LocalFileSystem)
 
 
-def around_train_fn(
+def wrap_train_fn(
     launch: Callable[[], None],
     begin: Callable[[], None],
     tell: Callable[[BaseException | None], None],
@@ -205,11 +205,11 @@ def around_train_fn(
     runner = train_context().execution_context.training_thread_runner
     run = runner.run
 
-    def run_and_tell(target: Callable[[], Any]) -> None:
+    def run_watched(target: Callable[[], Any]) -> None:
         launch()
 
         @functools.wraps(target)
-        def told() -> Any:
+        def call_target() -> Any:
             try:
                 begin()
                 result = target()
@@ -219,12 +219,12 @@ def around_train_fn(
             tell(None)
             return result
 
-        run(told)
+        run(call_target)
 
-    runner.run = run_and_tell
+    runner.run = run_watched
 
 
-def on_checkpoint_deleted(
+def watch_deletions(
     tell: Callable[[str], None],
     folder: str,
     within: Callable[[], AbstractContextManager[None]],
@@ -256,7 +256,7 @@ def snapshot_name() -> str:
     return str(CHECKPOINT_MANAGER_SNAPSHOT_FILENAME)
 
 
-def workers_of(worker_group: Any) -> list[tuple[int, int, str, str, Any]]:
+def list_workers(worker_group: Any) -> list[tuple[int, int, str, str, Any]]:
     """Return (rank, pid, node id, node ip, actor handle) of each worker of a group."""
     return [
         (
@@ -270,9 +270,9 @@ def workers_of(worker_group: Any) -> list[tuple[int, int, str, str, Any]]:
     ]
 
 
-def checkpoint_handed_to(worker_group: Any) -> str | None:  # a WorkerGroup
+def find_starting_checkpoint(worker_group: Any) -> str | None:  # a WorkerGroup
     """Return the checkpoint that rank 0 of a group that has just started was handed."""
-    name: str | None = worker_group.execute_single(0, handed_checkpoint)
+    name: str | None = worker_group.execute_single(0, starting_checkpoint)
     return name
 
 
@@ -281,17 +281,17 @@ def state_name(state: Any) -> str:  # a TrainControllerState
     return str(state._state_type.name)  # noqa: SLF001
 
 
-def failure_of(state: Any) -> Any:  # a TrainingFailedError or None
+def find_failure(state: Any) -> Any:  # a TrainingFailedError or None
     """Return the error that brought the controller into a state, None if there is none."""
     # Ray 2.60 passes through SHUTTING_DOWN on its way out, and the error is in the state after it.
-    after = getattr(state, "next_state", None)
-    return getattr(after if after is not None else state, "training_failed_error", None)
+    next_state = getattr(state, "next_state", None)
+    return getattr(next_state if next_state is not None else state, "training_failed_error", None)
 
 
 def leads_to_error(state: Any) -> bool:  # a TrainControllerState
     """Return whether a state ends the run with an error."""
-    after = getattr(state, "next_state", None)
-    return after is not None and state_name(after) == "ERRORED"
+    next_state = getattr(state, "next_state", None)
+    return next_state is not None and state_name(next_state) == "ERRORED"
 
 
 def charged_budget(error: Any) -> Budget:  # a TrainingFailedError
@@ -305,41 +305,41 @@ def charged_budget(error: Any) -> Budget:  # a TrainingFailedError
     return "preemptions" if _is_preemption_failure(error) else "failures"
 
 
-def our_error(error: Any) -> str | None:  # a TrainingFailedError
+def find_chaos_error(error: Any) -> str | None:  # a TrainingFailedError
     """Return an error that code of chaos's raised in Ray's controller by mistake; else None.
 
     What this code raises on purpose is harm, or what Ray's core or a file system would raise.
     """
     # The last frame says whose code raised: an error of chaos's own in Ray's controller is no word
     # about the job, and the run is tried again.
-    inner = getattr(error, "controller_failure", None)
-    meant = ("RayError", "ChaosError", "InjectedError", "OSError")
-    if inner is None or any(cls.__name__ in meant for cls in type(inner).__mro__):
+    cause = getattr(error, "controller_failure", None)
+    expected_errors = ("RayError", "ChaosError", "InjectedError", "OSError")
+    if cause is None or any(cls.__name__ in expected_errors for cls in type(cause).__mro__):
         return None
-    frames = traceback.extract_tb(inner.__traceback__)
+    frames = traceback.extract_tb(cause.__traceback__)
     # There, calls raise again what they came to elsewhere.
-    is_ours = bool(frames) and Path(frames[-1].filename).is_relative_to(_OURS)
-    if not is_ours or frames[-1].filename.endswith(_PASSES_ON):
+    is_from_chaos = bool(frames) and Path(frames[-1].filename).is_relative_to(_CHAOS_FOLDER)
+    if not is_from_chaos or frames[-1].filename.endswith(_FORWARDING_FILE):
         return None
-    return f"{type(inner).__name__}: {inner} ({frames[-1].name})"
+    return f"{type(cause).__name__}: {cause} ({frames[-1].name})"
 
 
 def failure_name(error: Any) -> str:  # a TrainingFailedError
     """Return the class of an error, and of its cause if it is of Ray's controller itself."""
-    inner = getattr(error, "controller_failure", None)
+    cause = getattr(error, "controller_failure", None)
     name = type(error).__name__
-    return name if inner is None else f"{name}: {type(inner).__name__}"
+    return name if cause is None else f"{name}: {type(cause).__name__}"
 
 
 def failures_by_rank(error: Any) -> dict[int, str]:  # a TrainingFailedError
     """Return, per rank, the class and last line of its error."""
     failures = getattr(error, "worker_failures", None) or {}
-    return {rank: f"{type(e).__name__}: {_last_line(e)}" for rank, e in failures.items()}
+    return {rank: f"{type(e).__name__}: {_find_last_line(e)}" for rank, e in failures.items()}
 
 
-def _last_line(error: BaseException) -> str:
+def _find_last_line(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
-    return shortened(lines[-1].strip()) if lines else ""
+    return shorten_text(lines[-1].strip()) if lines else ""
 
 
 def trainer_class() -> Any:  # the base of all trainers
@@ -365,8 +365,8 @@ def has_setup_hook(run_config: Any) -> bool:  # a RunConfig
     """Return whether the job or its workers have a set-up function of their own."""
     import ray
 
-    of_job = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}
+    job_env = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}
     return any(
         "worker_process_setup_hook" in env or setup_hook_env() in env.get("env_vars", {})
-        for env in (of_job, run_config.worker_runtime_env or {})
+        for env in (job_env, run_config.worker_runtime_env or {})
     )

@@ -6,28 +6,28 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 from uuid import uuid4
 
-from chaos.declared import TOKEN_ENV
+from chaos.declaration import TOKEN_ENV
 from chaos.errors import LocalModeError, RefusalError
-from chaos.launch.job import line_of_script
+from chaos.launch.job import describe_script_line
 from chaos.launch.raytrain import compat
-from chaos.launch.raytrain.bucket import RemoteStorage, below, leave_remote_storage, without_keys
-from chaos.launch.raytrain.observer import plain_value
-from chaos.launch.raytrain.preimport import marks
+from chaos.launch.raytrain.bucket import RemoteStorage, hide_keys, join_uri, save_remote_storage
+from chaos.launch.raytrain.observer import convert_value
+from chaos.launch.raytrain.preimport import build_preimport_env
 from chaos.launch.raytrain.trainer import (
-    as_there_is_room,
-    on_the_cpu,
-    refuse_what_does_not_fit,
-    without_nccl,
+    build_cpu_settings,
+    build_fitting_settings,
+    build_gloo_settings,
+    check_resources,
 )
 from chaos.model.event import LATER_FIT, FitCalled, FitRaised, FitReturned, ScriptRaised
 from chaos.model.plan import Op, Plan
-from chaos.plugins import EXTENSIONS_ENV, OFF
-from chaos.probe.address import metadata_variables
-from chaos.probe.reduction import keeps_first_buckets
-from chaos.probe.written import training_has_begun
+from chaos.plugins import EXTENSIONS_ENV, EXTENSIONS_OFF
+from chaos.probe.address import find_metadata_variables
+from chaos.probe.gradient_buckets import has_varying_sums
+from chaos.probe.write_ledger import mark_training_begin
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
-from chaos.run.record_file import read_record
+from chaos.run.record_file import read_small_file
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class RunPart:
     gpu_type: str | None = None
 
 
-class LaterFit(SystemExit):
+class LaterFitExit(SystemExit):
     """The script called `fit()` once more after the watched one returned: the script ends there.
 
     A further training would get no fault and no verdict, and may take as long as the first.
     """
 
 
-_NAMED_BY_RAY = "ray_train_run-"
+_RAY_NAME_PREFIX = "ray_train_run-"
 Train: TypeAlias = Callable[[Any], Any]  # a trainer's own `fit`
 Configure: TypeAlias = Callable[[Any, RunPart], None]
 
@@ -58,13 +58,13 @@ Configure: TypeAlias = Callable[[Any, RunPart], None]
 EarlierFit: TypeAlias = Callable[[Any, Train, Configure], Any]
 
 
-def left_alone(trainer: Any, fit: Train, configure: Configure) -> Any:
+def train_unchanged(trainer: Any, fit: Train, configure: Configure) -> Any:
     """Train without any change of the trainer."""
     del configure
     return fit(trainer)
 
 
-class Fit:
+class FitWrapper:
     """The replacement of `fit()` in the class that all trainers share.
 
     `begin` is called when the script calls `fit()` for the `number`-th time, and
@@ -78,12 +78,12 @@ class Fit:
         begin: Callable[[], RunPart],
         *,
         number: int = 1,
-        earlier: EarlierFit = left_alone,
+        earlier: EarlierFit = train_unchanged,
     ) -> None:
         self._begin = begin
         self._earlier = earlier
         self._earlier_runs: list[Any] = []
-        self._ahead = number - 1
+        self._remaining_calls = number - 1
         self._has_returned = False
         self._configured: list[tuple[Any, dict[str, Any]]] = []
         self._replaced: dict[str, Any] = {}
@@ -97,10 +97,10 @@ class Fit:
         base = compat.trainer_class()
         self._original = fit = base.fit
         base.fit = lambda trainer: self._fit(trainer, fit)
-        _refuse_tune(but_a_tuner=in_trials)
+        _refuse_tune(allows_tuner=in_trials)
 
     def release(self) -> None:
-        """Restore `fit`: the process may be used for another trial, with a `Fit` of its own."""
+        """Restore `fit`: the process may be used for another trial, with its own `FitWrapper`."""
         compat.trainer_class().fit = self._original
 
     def _configure(self, trainer: Any, part: RunPart) -> None:
@@ -113,49 +113,53 @@ class Fit:
             self._replace(run.failure_config, "max_preemption_failures", limit)
         if job.checkpoint is not None:
             self._replace_all(run.checkpoint_config, job.checkpoint.model_dump())
-        if not self._is_settled(run):
-            self._settle_run(run, part)
+        if not self._is_configured(run):
+            self._configure_run(run, part)
         # Ray 2.60 caches the context for the script's own path, and would store there.
         vars(run).pop("storage_context", None)
-        _mark_workers(run, {**marks(trainer), **metadata_variables(), **job.env})
-        self._settle_resources(trainer, part)
+        _mark_workers(run, {**build_preimport_env(trainer), **find_metadata_variables(), **job.env})
+        self._configure_resources(trainer, part)
 
-    def _is_settled(self, run: Any) -> bool:
+    def _is_configured(self, run: Any) -> bool:
         """Return whether a retry passes on what an earlier call has set, name and storage."""
         return any(
-            run is before and all(getattr(run, name) == value for name, value in own.items())
-            for before, own in self._configured
+            run is configured_run
+            and all(getattr(run, name) == value for name, value in settings.items())
+            for configured_run, settings in self._configured
         )
 
-    def _settle_run(self, run: Any, part: RunPart) -> None:
-        if stays_here(run, part.plan):
+    def _configure_run(self, run: Any, part: RunPart) -> None:
+        if is_storage_redirected(run, part.plan):
             self._replace(run, "storage_filesystem", None)
-        self._replace(run, "storage_path", _storage_path(run, part))
-        self._replace(run, "name", _name(run, part))
-        self._storage = _settle_storage(run, part)
-        own = {name: getattr(run, name) for name in ("name", "storage_path")}
-        self._configured.append((run, own))
+        self._replace(run, "storage_path", _choose_storage_path(run, part))
+        self._replace(run, "name", _choose_name(run, part))
+        self._storage = _configure_storage(run, part)
+        settings = {name: getattr(run, name) for name in ("name", "storage_path")}
+        self._configured.append((run, settings))
 
-    def _settle_resources(self, trainer: Any, part: RunPart) -> None:
+    def _configure_resources(self, trainer: Any, part: RunPart) -> None:
         """Set the workers' resources to those of the plan; with GPUs, refuse what does not fit."""
         scaling = trainer.scaling_config
         if part.gpus is None:
-            self._replace_all(scaling, on_the_cpu(scaling))
-            self._replace_all(trainer.backend_config, without_nccl(trainer.backend_config))
-            wants = compat.resources_per_worker(scaling)
-            self._replace_all(scaling, as_there_is_room(scaling, wants, part.plan.shape))
+            self._replace_all(scaling, build_cpu_settings(scaling))
+            self._replace_all(trainer.backend_config, build_gloo_settings(trainer.backend_config))
+            needs = compat.resources_per_worker(scaling)
+            self._replace_all(scaling, build_fitting_settings(scaling, needs, part.plan.shape))
         else:
-            refuse_what_does_not_fit(scaling, part.plan, part.gpus, part.gpu_type)
+            check_resources(scaling, part.plan, part.gpus, part.gpu_type)
 
     def _replace_all(self, config: Any, values: dict[str, Any]) -> None:
         for name, value in values.items():
             self._replace(config, name, value)
 
     def _replace(self, config: Any, name: str, value: Any) -> None:
-        before = getattr(config, name)
-        if before != value:
-            kept = plain_value(before)
-            self._replaced.setdefault(name, without_keys(kept) if isinstance(kept, str) else kept)
+        original = getattr(config, name)
+        if original != value:
+            plain_original = convert_value(original)
+            self._replaced.setdefault(
+                name,
+                hide_keys(plain_original) if isinstance(plain_original, str) else plain_original,
+            )
             setattr(config, name, value)
 
     def _fit(self, trainer: Any, fit: Callable[[Any], Any]) -> Any:
@@ -164,32 +168,34 @@ class Fit:
         # returned.
         if self.run is not None:
             if not self._has_returned:
-                return self._watched(trainer, fit, self.run)
-            message = f"fit() was called once more{line_of_script()}"
+                return self._run_watched(trainer, fit, self.run)
+            message = f"fit() was called once more{describe_script_line()}"
             self.run.journal.add(ScriptRaised(error=LATER_FIT, message=message))
-            raise LaterFit
-        if self._ahead:
-            self._ahead -= 1
+            raise LaterFitExit
+        if self._remaining_calls:
+            self._remaining_calls -= 1
             self._earlier_runs.append(trainer.run_config)
             return self._earlier(trainer, fit, self._configure)
-        if any(_goes_on(trainer.run_config, before) for before in self._earlier_runs):
+        if any(
+            _continues_run(trainer.run_config, earlier_run) for earlier_run in self._earlier_runs
+        ):
             raise RefusalError(
                 "the fit() that is watched goes on with an earlier one, by its run name "
                 f"{trainer.run_config.name}; each run of chaos has a name of its own",
                 "Have the script pass the earlier result's checkpoint on, or watch that one.",
             )
         self.run = self._begin()
-        training_has_begun()
-        return self._watched(trainer, fit, self.run)
+        mark_training_begin()
+        return self._run_watched(trainer, fit, self.run)
 
-    def _watched(self, trainer: Any, fit: Train, part: RunPart) -> Any:
+    def _run_watched(self, trainer: Any, fit: Train, part: RunPart) -> Any:
         run, scaling = trainer.run_config, trainer.scaling_config
-        if not self._is_settled(run):
+        if not self._is_configured(run):
             self._replaced = {}
         self._configure(trainer, part)
         if scaling.num_workers == 0:
-            raise LocalModeError.of()
-        if "Torch" in type(trainer).__name__ and keeps_first_buckets(scaling.max_workers):
+            raise LocalModeError.create()
+        if "Torch" in type(trainer).__name__ and has_varying_sums(scaling.max_workers):
             self._replaced["ddp_rebuilds_buckets"] = True
         part.journal.add(
             FitCalled(
@@ -208,7 +214,7 @@ class Fit:
             part.journal.add(FitRaised(error=type(error).__name__, message=str(error)[:4000]))
             raise
         self._has_returned = True
-        metrics = {key: plain_value(value) for key, value in (result.metrics or {}).items()}
+        metrics = {key: convert_value(value) for key, value in (result.metrics or {}).items()}
         # Not by the storage context of `run`: on a cluster that is the controller's, and one made
         # here would write to storage, which this host may not even reach.
         checkpoint = compat.checkpoint_name(result.checkpoint, result.path)
@@ -216,7 +222,7 @@ class Fit:
         return result
 
 
-def _refuse_tune(*, but_a_tuner: bool) -> None:
+def _refuse_tune(*, allows_tuner: bool) -> None:
     """Refuse, by name, functions of Tune that call `fit()` in another process."""
     from ray import tune
 
@@ -229,11 +235,11 @@ def _refuse_tune(*, but_a_tuner: bool) -> None:
         )
 
     tune.run = tune.run_experiments = refuse
-    if not but_a_tuner:
+    if not allows_tuner:
         tune.Tuner.fit = refuse
 
 
-def _goes_on(run: Any, earlier: Any) -> bool:  # two RunConfigs
+def _continues_run(run: Any, earlier: Any) -> bool:  # two RunConfigs
     """Return whether a run finds the checkpoints of an earlier one.
 
     Ray 2.60 names a run by the second if the script does not. Two runs with the same
@@ -241,11 +247,11 @@ def _goes_on(run: Any, earlier: Any) -> bool:  # two RunConfigs
     """
     if run is earlier:
         return True
-    is_one = (str(run.storage_path), run.name) == (str(earlier.storage_path), earlier.name)
-    return is_one and not str(run.name).startswith(_NAMED_BY_RAY)
+    has_same_name = (str(run.storage_path), run.name) == (str(earlier.storage_path), earlier.name)
+    return has_same_name and not str(run.name).startswith(_RAY_NAME_PREFIX)
 
 
-def _name(run: Any, part: RunPart) -> str:
+def _choose_name(run: Any, part: RunPart) -> str:
     """Return a name for the run: another one where the script's own is not that of its first start.
 
     Storage is found by it, so a script that is named anew at each start finds nothing.
@@ -253,64 +259,64 @@ def _name(run: Any, part: RunPart) -> str:
     # Chaos's name is one for all starts of a run, since storage is found by it. To give it to a
     # script that names its runs anew at each start (by a job's id of a scheduler, say) would let
     # that one resume where in production it finds nothing.
-    ours, own = f"{part.plan.slug}-{os.environ[TOKEN_ENV]}", str(run.name)
-    first = part.directory.path / "run-name"
-    if not first.exists():
-        first.write_text(own, encoding="utf-8")
-        return ours
-    is_named = not own.startswith(_NAMED_BY_RAY)
-    is_same = is_named and read_record(first).decode() == own
-    return ours if is_same else f"{ours}-{uuid4().hex[:8]}"
+    chaos_name, script_name = f"{part.plan.slug}-{os.environ[TOKEN_ENV]}", str(run.name)
+    name_file = part.directory.path / "run-name"
+    if not name_file.exists():
+        name_file.write_text(script_name, encoding="utf-8")
+        return chaos_name
+    is_named = not script_name.startswith(_RAY_NAME_PREFIX)
+    is_same = is_named and read_small_file(name_file).decode() == script_name
+    return chaos_name if is_same else f"{chaos_name}-{uuid4().hex[:8]}"
 
 
-def stays_here(run: Any, plan: Plan) -> bool:
+def is_storage_redirected(run: Any, plan: Plan) -> bool:
     """Return whether the run's folder replaces storage elsewhere, as in an audit."""
     is_elsewhere = run.storage_filesystem is not None or "://" in str(run.storage_path)
     return is_elsewhere and plan.confined is not None and not plan.confined.keeps_storage
 
 
-def _storage_path(run: Any, part: RunPart) -> str:
+def _choose_storage_path(run: Any, part: RunPart) -> str:
     """Return the run's own folder in remote storage, of the script or the scenario, or locally."""
-    wanted, own = part.plan.shape.storage or "", f"chaos-{os.environ[TOKEN_ENV]}"
-    if stays_here(run, part.plan):
+    requested, folder_name = part.plan.shape.storage or "", f"chaos-{os.environ[TOKEN_ENV]}"
+    if is_storage_redirected(run, part.plan):
         return str(part.directory.storage.resolve())
-    if "://" in wanted:
-        return below(wanted, own)
+    if "://" in requested:
+        return join_uri(requested, folder_name)
     if run.storage_filesystem is not None:
-        return f"{str(run.storage_path).rstrip('/')}/{own}"
+        return f"{str(run.storage_path).rstrip('/')}/{folder_name}"
     if "://" in str(run.storage_path):
-        return below(str(run.storage_path), own)
-    apart = part.directory.path / "storage-apart"
-    if apart.exists():
+        return join_uri(str(run.storage_path), folder_name)
+    marker = part.directory.path / "storage-apart"
+    if marker.exists():
         raise RefusalError(
             f"the job keeps its checkpoints on a local disk ({run.storage_path}), and not all "
-            f"nodes ({read_record(apart).decode()}) see the run's directory",
+            f"nodes ({read_small_file(marker).decode()}) see the run's directory",
             "Give cluster.storage, a folder or URI that every node reaches.",
         )
     return str(part.directory.storage.resolve())
 
 
-def _settle_storage(run: Any, part: RunPart) -> str:
+def _configure_storage(run: Any, part: RunPart) -> str:
     """Replace the run's file system by one that can fail, if the plan has a storage fault.
 
     If storage is no local folder, the way to it is written for the harness. Returns the
     path of storage, without keys.
     """
-    ops = part.plan.storage_ops(of_objects=False)
+    ops = part.plan.select_storage_ops(own_objects=False)
     path = str(run.storage_path)
     is_folder = run.storage_filesystem is None and "://" not in path
     if is_folder and not ops:
         return path
     from pyarrow.fs import FileSystem
 
-    shown, inner, folder = without_keys(path), run.storage_filesystem, path
+    display_path, inner, folder = hide_keys(path), run.storage_filesystem, path
     if inner is None:
         inner, folder = FileSystem.from_uri(path)
     if not is_folder:
-        leave_remote_storage(part.directory, RemoteStorage(inner, folder, run.name, shown))
+        save_remote_storage(part.directory, RemoteStorage(inner, folder, run.name, display_path))
     if ops:
         _wrap_storage(run, part, ops=ops, inner=inner, folder=folder)
-    return shown
+    return display_path
 
 
 def _wrap_storage(
@@ -321,28 +327,35 @@ def _wrap_storage(
     inner: Any,  # a pyarrow file system
     folder: str,
 ) -> None:
-    from chaos.launch.raytrain.wrapped.filesystem import Wrapped
-    from chaos.probe.storage_faults import Layer
+    from chaos.launch.raytrain.wrapped.filesystem import FaultyFileSystem
+    from chaos.probe.storage_faults import StorageSettings
 
     root = f"{folder.rstrip('/')}/{run.name}"
-    layer = Layer(part.directory.path, ops, root, compat.snapshot_name())
-    run.storage_filesystem, run.storage_path = Wrapped(inner, layer), folder
+    layer = StorageSettings(part.directory.path, ops, root, compat.snapshot_name())
+    run.storage_filesystem, run.storage_path = FaultyFileSystem(inner, layer), folder
 
 
 def _mark_workers(run: Any, env: dict[str, str]) -> None:
-    theirs = run.worker_runtime_env or {}
-    ours = {TOKEN_ENV: os.environ[TOKEN_ENV], EXTENSIONS_ENV: OFF, **env}
-    run.worker_runtime_env = {**theirs, "env_vars": {**theirs.get("env_vars", {}), **ours}}
+    script_env = run.worker_runtime_env or {}
+    chaos_env = {TOKEN_ENV: os.environ[TOKEN_ENV], EXTENSIONS_ENV: EXTENSIONS_OFF, **env}
+    run.worker_runtime_env = {
+        **script_env,
+        "env_vars": {**script_env.get("env_vars", {}), **chaos_env},
+    }
 
 
 def _settings(trainer: Any) -> dict[str, Any]:
     run, scaling = trainer.run_config, trainer.scaling_config
-    env = {k: v for k, v in sorted(os.environ.items()) if k.startswith(("RAY_TRAIN_", "TORCH_"))}
+    env = {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(("RAY_TRAIN_", "TORCH_"))
+    }
     return {
-        "train_loop_config": plain_value(trainer.train_loop_config or {}),
-        "num_workers": plain_value(scaling.num_workers),
+        "train_loop_config": convert_value(trainer.train_loop_config or {}),
+        "num_workers": convert_value(scaling.num_workers),
         "use_gpu": bool(scaling.use_gpu),
-        "resources_per_worker": plain_value(compat.resources_per_worker(scaling)),
+        "resources_per_worker": convert_value(compat.resources_per_worker(scaling)),
         "placement_strategy": str(scaling.placement_strategy),
         "max_failures": run.failure_config.max_failures,
         "max_preemption_failures": run.failure_config.max_preemption_failures,

@@ -20,13 +20,13 @@ from chaos.model.event import (
     WorkerGroupStarted,
     WorkerPlace,
 )
-from chaos.model.places import Place
+from chaos.model.places import TrainingPlace
 from chaos.model.plan import Plan
 from chaos.model.trigger import AtState
-from chaos.plan.due import holds_polls
+from chaos.plan.op_state import holds_polls
 from chaos.probe.address import ControllerPort, RunAddress
 from chaos.probe.process_identity import HERE
-from chaos.probe.saves import Saves
+from chaos.probe.saves import SaveFolder
 from chaos.run.clock import SystemClock
 from chaos.run.journal import Journal, read_journal
 
@@ -35,7 +35,7 @@ class Observer:
     """The observer of one controller process; it numbers attempts and epochs."""
 
     def __init__(
-        self, plan: Plan, journal: Journal, controller: ControllerPort, saves: Saves
+        self, plan: Plan, journal: Journal, controller: ControllerPort, saves: SaveFolder
     ) -> None:
         self._journal = journal
         self._saves = saves
@@ -45,11 +45,11 @@ class Observer:
         self._upcoming: int | None = None  # the attempt that begins, until it has begun
         self._next_epoch = 0
         self._reports = 0  # of this attempt
-        self._may_move = False
+        self._is_epoch_open = False
         self._epochs: dict[str, int] = {}
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, TrainingPlace] = {}
         self._state = self._folder = ""
-        self._polls_matter = any(holds_polls(op) for op in plan.ops)
+        self._holds_polls = any(holds_polls(op) for op in plan.ops)
         self._visits: Counter[str] = Counter()
         self._armed_states: dict[tuple[str, int], list[int]] = {}
         for op in plan.ops:
@@ -62,13 +62,13 @@ class Observer:
         directory = address.run_directory()
         # A script may call `fit()` again after a failure, as its own retry. Each call has a
         # controller, and two journals of one name would be one with two beginnings.
-        source = _free_name(directory.journals, f"controller-{os.getpid()}")
+        source = _find_free_name(directory.journals, f"controller-{os.getpid()}")
         journal = Journal(directory.journals, source, role="controller", clock=SystemClock())
-        saves = Saves(directory.saves)
+        saves = SaveFolder(directory.save_records)
         observer = cls(directory.load_plan(), journal, address.connect(), saves)
         observer._journals, observer._folder = directory.journals, folder
-        observer._attempt = numbered_before(directory.journals)[0] - 1
-        compat.on_checkpoint_deleted(observer.checkpoint_deleted, folder, HERE.removing)
+        observer._attempt = load_lineage(directory.journals)[0] - 1
+        compat.watch_deletions(observer.checkpoint_deleted, folder, HERE.mark_removal)
         return observer
 
     def lineage(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Observer:
         driver may train beside this one, so the chaos controller numbers all attempts.
         """
         if self._upcoming is None:
-            attempts, self._epochs, self._places = numbered_before(self._journals)
+            attempts, self._epochs, self._places = load_lineage(self._journals)
             self._upcoming = self._controller.next_attempt(attempts)
         places = dict(self._places)
         return {"attempt": self._upcoming, "epochs": dict(self._epochs), "places": places}
@@ -90,9 +90,9 @@ class Observer:
             return
         self._state = name
         self._journal.add(ControllerState(previous=compat.state_name(previous), state=name))
-        error = compat.failure_of(current)
-        if (ours := compat.our_error(error)) is not None:
-            self._journal.add(Disturbed(why=f"chaos failed in Ray's controller: {ours}"))
+        error = compat.find_failure(current)
+        if (chaos_error := compat.find_chaos_error(error)) is not None:
+            self._journal.add(Disturbed(why=f"chaos failed in Ray's controller: {chaos_error}"))
         if error is not None and name != "ERRORED":
             self._failure_decided(error, raises=compat.leads_to_error(current))
         self._visits[name] += 1
@@ -101,16 +101,16 @@ class Observer:
 
     def group_started(self, worker_group: Any) -> None:
         """Record an attempt, and report the worker of each rank to the chaos controller."""
-        workers = compat.workers_of(worker_group)
+        workers = compat.list_workers(worker_group)
         # The number may have been given to the probes already, which are made before their group
         # has started. It is asked for once for each attempt: the chaos controller counts on at each
         # question.
         lineage, self._upcoming = self.lineage(), None
         HERE.attempt = self._attempt = attempt = lineage["attempt"]
         self._reports = 0
-        checkpoint = compat.checkpoint_handed_to(worker_group)
-        self._next_epoch = place_after(lineage, checkpoint).epoch
-        self._may_move = attempt > 0
+        checkpoint = compat.find_starting_checkpoint(worker_group)
+        self._next_epoch = find_start_place(lineage, checkpoint).epoch
+        self._is_epoch_open = attempt > 0
         self._journal.add(
             WorkerGroupStarted(
                 attempt=attempt,
@@ -132,30 +132,30 @@ class Observer:
     def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:
         """Record a commit, and report it to the chaos controller, whose ops may wait for it."""
         name = compat.checkpoint_name(checkpoint, self._folder)
-        self._follow_workers()
+        self._adopt_worker_epoch()
         attempt = self._attempt
         # A job that resumed in the middle of an epoch whose report had come trains the rest of it
         # without one. Its next report is of a later epoch: counted as that one's, a right job with
         # `dcp.async_save` was blamed at 25 of 26 places.
-        while self._saves.has("passed", attempt, self._next_epoch):
+        while self._saves.has_mark("passed", attempt, self._next_epoch):
             self._next_epoch += 1
-        early = self._saves.has("early", attempt, self._reports)
+        is_early = self._saves.has_mark("early", attempt, self._reports)
         self._reports += 1
-        epoch = self._next_epoch - early
-        goes_on = self._older(name)
+        epoch = self._next_epoch - is_early
+        resume_place = self._find_older_place(name)
         event = Committed(
             attempt=attempt,
             epoch=epoch,
             checkpoint=name,
-            metrics=tuple(_plain(record) for record in metrics),
-            early=early,
-            goes_on=goes_on,
+            metrics=tuple(_convert_record(record) for record in metrics),
+            early=is_early,
+            goes_on=resume_place,
         )
         self._journal.add(event)
         if name is not None:
             self._epochs[name] = epoch
-            if goes_on is not None:
-                self._places[name] = goes_on
+            if resume_place is not None:
+                self._places[name] = resume_place
         self._next_epoch = epoch + 1
         self._controller.committed(event)
 
@@ -164,23 +164,29 @@ class Observer:
             event = CheckpointDeleted(attempt=max(self._attempt, 0), checkpoint=checkpoint)
             self._journal.add(event)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
-            self.failed("deletion", error)
+            self.record_failure("deletion", error)
 
-    def polled(self) -> None:
+    def await_poll(self) -> None:
         """Wait here while an op needs a report to stay uncommitted."""
-        if self._polls_matter:
+        if self._holds_polls:
             self._controller.may_poll()
 
-    def failed(self, where: str, error: Exception) -> None:
+    def record_failure(self, operation: str, error: Exception) -> None:
         with contextlib.suppress(Exception):  # nothing more can be done; RunEnded will be missed
-            self._journal.add(ObserverFailed(where=where, error=f"{type(error).__name__}: {error}"))
+            self._journal.add(
+                ObserverFailed(where=operation, error=f"{type(error).__name__}: {error}")
+            )
 
-    def _older(self, checkpoint: str | None) -> Place | None:
+    def _find_older_place(self, checkpoint: str | None) -> TrainingPlace | None:
         """Return the resume place of a checkpoint that was saved earlier than its report."""
-        place = None if checkpoint is None else self._saves.goes_on_at(checkpoint)
-        return place if place is not None and place < Place(self._next_epoch + 1, 0) else None
+        resume_place = None if checkpoint is None else self._saves.find_resume_place(checkpoint)
+        return (
+            resume_place
+            if resume_place is not None and resume_place < TrainingPlace(self._next_epoch + 1, 0)
+            else None
+        )
 
-    def _follow_workers(self) -> None:
+    def _adopt_worker_epoch(self) -> None:
         """Count epochs from the place at which the workers resumed.
 
         Before the first report that ends an epoch of an attempt, each of its ranks has written its
@@ -188,9 +194,11 @@ class Observer:
         """
         # Which checkpoint a worker loads is its own choice: what Ray handed over is a guess until
         # the workers' first steps show where they are.
-        position = self._saves.position(self._attempt) if self._may_move else None
+        position = (
+            self._saves.find_furthest_position(self._attempt) if self._is_epoch_open else None
+        )
         if position is not None:
-            self._may_move = False
+            self._is_epoch_open = False
             self._next_epoch = position.epoch
 
     def _failure_decided(self, error: Any, *, raises: bool) -> None:
@@ -205,7 +213,7 @@ class Observer:
         self._controller.failure_decided(event)
 
 
-def _free_name(journals: Path, name: str) -> str:
+def _find_free_name(journals: Path, name: str) -> str:
     """Return a name without a journal: a script that calls `fit()` again has one controller each.
 
     Without a cluster they share a process.
@@ -214,21 +222,21 @@ def _free_name(journals: Path, name: str) -> str:
     return next(name for name in names if not (journals / f"{name}.jsonl").exists())
 
 
-def place_after(lineage: dict[str, Any], checkpoint: str | None) -> Place:
+def find_start_place(lineage: dict[str, Any], checkpoint: str | None) -> TrainingPlace:
     """Return the place at which an attempt begins that was handed a checkpoint, or None."""
-    after = Place(lineage["epochs"].get(checkpoint, -1) + 1, 0)
-    return Place(*lineage["places"].get(checkpoint, after))
+    default_place = TrainingPlace(lineage["epochs"].get(checkpoint, -1) + 1, 0)
+    return TrainingPlace(*lineage["places"].get(checkpoint, default_place))
 
 
-def numbered_before(journals: Path) -> tuple[int, dict[str, int], dict[str, Place]]:
+def load_lineage(journals: Path) -> tuple[int, dict[str, int], dict[str, TrainingPlace]]:
     """Return how many attempts earlier drivers made, and two tables of checkpoints by name.
 
     They hold the epoch that each ended, and the resume place of those older than their report.
     """
-    attempts, epochs, places = 0, dict[str, int](), dict[str, Place]()
+    attempts, epochs, places = 0, dict[str, int](), dict[str, TrainingPlace]()
     for path in journals.glob("controller-*.jsonl"):
         for entry in read_journal(path)[0]:
-            match entry.what:
+            match entry.event:
                 case WorkerGroupStarted(attempt=attempt):
                     attempts = max(attempts, attempt + 1)
                 case Committed(checkpoint=str(checkpoint), epoch=epoch, goes_on=goes_on):
@@ -240,37 +248,37 @@ def numbered_before(journals: Path) -> tuple[int, dict[str, int], dict[str, Plac
     return attempts, epochs, places
 
 
-def _plain(record: dict[str, Any]) -> dict[str, Any]:
+def _convert_record(record: dict[str, Any]) -> dict[str, Any]:
     """Return a record as JSON can hold it: other values as text, non-finite numbers by name."""
-    return {str(key): plain_value(value) for key, value in record.items()}
+    return {str(key): convert_value(value) for key, value in record.items()}
 
 
-def plain_value(value: Any) -> Any:
+def convert_value(value: Any) -> Any:
     """Return a metric as JSON can hold it, without changing a single bit of a float.
 
     numpy's scalars become Python's (float64 is a float that the encoder refuses). A value
     without such a form becomes its text.
     """
-    for kind, plain in _PLAIN:
+    for kind, convert in _CONVERTERS:
         if isinstance(value, kind):
-            return plain(value)
+            return convert(value)
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "size", 2) == 1:
-        return plain_value(item())
+        return convert_value(item())
     return repr(value)[:200]
 
 
-def _number(value: float) -> float | str:
+def _convert_float(value: float) -> float | str:
     """Return a float, or its name if it is not finite: JSON has none such."""
     return float(value) if math.isfinite(value) else str(float(value))
 
 
-_PLAIN: tuple[tuple[type | tuple[type, ...], Any], ...] = (
+_CONVERTERS: tuple[tuple[type | tuple[type, ...], Any], ...] = (
     (type(None), lambda _: None),
     (bool, bool),
-    (float, _number),
+    (float, _convert_float),
     (int, int),
     (str, str),
-    (dict, _plain),
-    ((list, tuple), lambda items: [plain_value(item) for item in items]),
+    (dict, _convert_record),
+    ((list, tuple), lambda items: [convert_value(item) for item in items]),
 )

@@ -1,7 +1,7 @@
 """Imports of a worker process before Ray makes a train worker of it.
 
 Ray calls `preimport` in every process of the job's workers, once it is connected
-and before it gets any work, because the environment that `marks` returns names it.
+and before it gets any work, because the environment that `build_preimport_env` returns names it.
 A process that was started beforehand then waits with its imports done. Any other
 process imports exactly the modules that a train worker imports first, only earlier.
 """
@@ -13,26 +13,26 @@ import os
 from typing import Any
 
 from chaos.launch.raytrain import CALLBACK, compat
-from chaos.launch.raytrain.trainer import is_of_torch
+from chaos.launch.raytrain.trainer import is_torch_trainer
 
 WANTED_ENV = "CHAOS_PRESTART_WORKERS"  # in the driver: the workers of its job are to be marked
 MODULES_ENV = "CHAOS_PREIMPORT"
 THREADS_ENV = "CHAOS_PREIMPORT_THREADS"
 OMP_ENV = "OMP_NUM_THREADS"
 HOOK = f"{__name__}.preimport"
-WATCHING = CALLBACK.rpartition(".")[0]
-OF_ANY_TRAINER = ("ray.train", WATCHING)
-OF_TORCH = ("ray.train.torch", "torch._dynamo", WATCHING)
+CALLBACK_MODULE = CALLBACK.rpartition(".")[0]
+TRAINER_MODULES = ("ray.train", CALLBACK_MODULE)
+TORCH_MODULES = ("ray.train.torch", "torch._dynamo", CALLBACK_MODULE)
 
 
-def marks(trainer: Any) -> dict[str, str]:  # a trainer of Ray Train
+def build_preimport_env(trainer: Any) -> dict[str, str]:  # a trainer of Ray Train
     """Return the environment of workers that are to import beforehand; empty if they are not.
 
     They are not if the job has a set-up function of its own: Ray calls only one.
     """
     if WANTED_ENV not in os.environ or compat.has_setup_hook(trainer.run_config):
         return {}
-    modules = OF_TORCH if is_of_torch(trainer) else OF_ANY_TRAINER
+    modules = TORCH_MODULES if is_torch_trainer(trainer) else TRAINER_MODULES
     cpus = compat.resources_per_worker(trainer.scaling_config).get("CPU", 1)
     return {
         compat.setup_hook_env(): HOOK,
@@ -50,13 +50,13 @@ def preimport() -> None:
     """
     modules = os.environ.pop(MODULES_ENV, "")
     threads = os.environ.pop(THREADS_ENV, "1")
-    is_ours = OMP_ENV not in os.environ
-    if is_ours:
+    is_unset = OMP_ENV not in os.environ
+    if is_unset:
         os.environ[OMP_ENV] = threads
     try:
         for module in filter(None, modules.split(",")):
             with contextlib.suppress(Exception):
                 importlib.import_module(module)
     finally:
-        if is_ours:
+        if is_unset:
             del os.environ[OMP_ENV]

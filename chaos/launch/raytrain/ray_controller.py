@@ -7,8 +7,8 @@ import ray
 from chaos.launch.ray.settings import NAMESPACE
 from chaos.probe.address import ControllerPort, RunAddress
 from chaos.run.directory import RunDirectory
-from chaos.run.files_elsewhere import folder_elsewhere, sees, unpack
-from chaos.run.leavings import hold
+from chaos.run.held_folders import hold
+from chaos.run.remote_files import build_remote_path, has_token_file, unpack_files
 
 
 class RayController(ControllerPort):
@@ -19,12 +19,12 @@ class RayController(ControllerPort):
 
     @staticmethod
     def run_directory(address: RunAddress) -> RunDirectory:
-        if sees(address.directory, address.token):
+        if has_token_file(address.directory, address.token):
             return RunDirectory(address.directory)
-        folder = folder_elsewhere(address.token, ray.get_runtime_context().get_node_id())
+        folder = build_remote_path(address.token, ray.get_runtime_context().get_node_id())
         hold(folder)
         actor = ray.get_actor(address.controller.partition(":")[2], namespace=NAMESPACE)
-        return unpack(ray.get(actor.run_files.remote()), folder)
+        return unpack_files(ray.get(actor.run_files.remote()), folder)
 
     def ask(self, question: str, *arguments: object) -> Any:  # the question's answer
         return ray.get(self._actor.ask.remote(question, *arguments))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path, PurePosixPath
 
-from chaos.launch.raytrain.bucket import remote_storage_of, remove_remote_storage
+from chaos.launch.raytrain.bucket import load_remote_storage, remove_remote_storage
 from chaos.model.event import (
     AnyEvent,
     Committed,
@@ -20,14 +20,14 @@ from chaos.run.directory import RunDirectory
 from chaos.run.file_digest import folder_digests
 from chaos.run.journal import Journal
 
-PLACE = "checkpoint directories"
+SEARCHED_PART = "checkpoint directories"
 _RUNS = "[!.]*"  # hidden ones are a session's
-_RAYS = "checkpoint_"
+_RAY_PREFIX = "checkpoint_"
 
 
 def search_storage(
     journal: Journal,
-    seen: Sequence[AnyEvent],
+    events: Sequence[AnyEvent],
     directory: RunDirectory,
     *,
     is_watched: bool = True,
@@ -38,15 +38,15 @@ def search_storage(
     are watched, all directories in storage are recorded as well. Storage that cannot be read
     is an event of its own, since nothing is known of it.
     """
-    called = [event for event in seen if isinstance(event, FitCalled)]
-    if not called:
+    fit_calls = [event for event in events if isinstance(event, FitCalled)]
+    if not fit_calls:
         return ()
     try:
-        return _search(journal, seen, directory, is_watched=is_watched)
+        return _search(journal, events, directory, is_watched=is_watched)
     except OSError as error:
         journal.add(
             ObserverFailed(
-                where=f"looking at storage ({called[-1].storage_path})",
+                where=f"looking at storage ({fit_calls[-1].storage_path})",
                 error=f"{type(error).__name__}: {error}",
             )
         )
@@ -56,30 +56,32 @@ def search_storage(
 
 
 def _search(
-    journal: Journal, seen: Sequence[AnyEvent], directory: RunDirectory, *, is_watched: bool
+    journal: Journal, events: Sequence[AnyEvent], directory: RunDirectory, *, is_watched: bool
 ) -> tuple[str, ...]:
-    remote, storage = remote_storage_of(directory), directory.storage
-    place = str(storage.resolve())
+    remote, storage = load_remote_storage(directory), directory.storage
+    storage_path = str(storage.resolve())
     if remote is None and not any(
-        isinstance(e, FitCalled) and e.storage_path == place for e in seen
+        isinstance(event, FitCalled) and event.storage_path == storage_path for event in events
     ):
         return ()
-    if is_watched and (held := storage_seen(directory, op=None)) is not None:
-        journal.add(held)
-    names = _folder_names(storage) if remote is None else remote.folder_names()
-    for name in orphans(seen, names):
-        journal.add(Leftover(kind="checkpoint_directory", what=name))
-    return (PLACE if remote is None else f"{PLACE} in {remote.shown}",)
+    if is_watched and (contents := capture_storage(directory, op=None)) is not None:
+        journal.add(contents)
+    names = _list_folders(storage) if remote is None else remote.folder_names()
+    for name in find_orphans(events, names):
+        journal.add(Leftover(kind="checkpoint_directory", name=name))
+    return (SEARCHED_PART if remote is None else f"{SEARCHED_PART} in {remote.display_uri}",)
 
 
-def look_for(plan: Plan, directory: RunDirectory) -> Callable[[int], StorageSeen | None]:
+def build_storage_reader(
+    plan: Plan, directory: RunDirectory
+) -> Callable[[int], StorageSeen | None]:
     """Return the function that looks at a run's storage once an op has injected its fault."""
     if not plan.watch.files:
         return lambda _: None
-    return lambda op: storage_seen(directory, op=op)
+    return lambda op: capture_storage(directory, op=op)
 
 
-def storage_seen(directory: RunDirectory, *, op: int | None) -> StorageSeen | None:
+def capture_storage(directory: RunDirectory, *, op: int | None) -> StorageSeen | None:
     """Return the directories in a run's storage, with digests of their files.
 
     All directories, because a job may name its checkpoints as it likes. Returns None if
@@ -88,7 +90,7 @@ def storage_seen(directory: RunDirectory, *, op: int | None) -> StorageSeen | No
     # An upload that was under way as the look began, and committed as it ended, is not missing:
     # found by a random plan, in which a right job was blamed.
     began_ns = SystemClock().now_ns()
-    remote, storage = remote_storage_of(directory), directory.storage
+    remote, storage = load_remote_storage(directory), directory.storage
     if remote is not None:
         return StorageSeen(op=op, began_ns=began_ns, checkpoints=remote.folders())
     if not any(folder.is_dir() for folder in storage.glob(_RUNS)):
@@ -104,23 +106,25 @@ def storage_seen(directory: RunDirectory, *, op: int | None) -> StorageSeen | No
     )
 
 
-def orphans(seen: Sequence[AnyEvent], names: Collection[str]) -> list[str]:
+def find_orphans(events: Sequence[AnyEvent], names: Collection[str]) -> list[str]:
     """Return the checkpoint directories that were never committed, of all `names`."""
-    committed = {e.checkpoint for e in seen if isinstance(e, Committed) and e.checkpoint}
-    uploaded = {event.checkpoint for event in seen if isinstance(event, PartUploaded)}
-    above = {str(folder) for name in committed for folder in PurePosixPath(name).parents}
+    committed = {
+        entry.checkpoint for entry in events if isinstance(entry, Committed) and entry.checkpoint
+    }
+    uploaded = {event.checkpoint for event in events if isinstance(event, PartUploaded)}
+    parents = {str(folder) for name in committed for folder in PurePosixPath(name).parents}
     # A job may name its checkpoints itself. Other directories count only if an upload to them was
     # seen: the script's own folders lie there as well.
-    rays = {name for name in names if name.startswith(_RAYS) and "/" not in name}
-    return sorted((rays | (uploaded & set(names))) - committed - above)
+    ray_names = {name for name in names if name.startswith(_RAY_PREFIX) and "/" not in name}
+    return sorted((ray_names | (uploaded & set(names))) - committed - parents)
 
 
-def _folder_names(storage: Path) -> list[str]:
+def _list_folders(storage: Path) -> list[str]:
     """Return the paths of all directories in the run's own folder, relative to it."""
-    found = [
+    folder_names = [
         folder.relative_to(run).as_posix()
         for run in storage.glob(_RUNS)
         for folder in run.rglob("*")
         if folder.is_dir()
     ]
-    return sorted(found)
+    return sorted(folder_names)

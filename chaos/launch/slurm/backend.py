@@ -4,14 +4,14 @@ from functools import partial
 from typing import Self
 
 from chaos.errors import NoViewError
-from chaos.launch.commands.backend import started_anew
+from chaos.launch.commands.backend import start_interpreter
 from chaos.launch.environment import HASH_SEED, OTHER_HASH_SEED
-from chaos.launch.frame import carry_out
+from chaos.launch.launched_run import execute_with_retry
 from chaos.launch.slurm import existing
 from chaos.launch.slurm.run import SlurmRun
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import ScriptBackend, Show, View
+from chaos.run.ports import FolderView, ScriptBackend, ShowEntries
 
 
 class SlurmBackend(ScriptBackend):
@@ -20,24 +20,24 @@ class SlurmBackend(ScriptBackend):
     def __init__(self, hash_seed: str = HASH_SEED) -> None:
         self.hash_seed = hash_seed
 
-    def beside(self, view: View | None = None) -> Self:
+    def open_parallel(self, view: FolderView | None = None) -> Self:
         if view is not None:
             raise NoViewError("Slurm starts the processes itself")
         return type(self)(self.hash_seed)
 
-    def afresh(self, *, other_hashes: Plan | None = None) -> Self:
-        return type(self)(HASH_SEED if other_hashes is None else OTHER_HASH_SEED)
+    def open_fresh(self, *, reseeded_plan: Plan | None = None) -> Self:
+        return type(self)(HASH_SEED if reseeded_plan is None else OTHER_HASH_SEED)
 
     def close(self) -> None:
         """Keep nothing between plans, and end nothing."""
 
-    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
-        def once(again_after: str | None) -> str | None:
-            starter = partial(started_anew, ())
-            run = SlurmRun(plan, directory, show, again_after, self.hash_seed, starter)
+    def execute(self, plan: Plan, directory: RunDirectory, show: ShowEntries) -> None:
+        def execute_run(retry_reason: str | None) -> str | None:
+            starter = partial(start_interpreter, ())
+            run = SlurmRun(plan, directory, show, retry_reason, self.hash_seed, starter)
             return run.execute()
 
-        carry_out(once, directory)
+        execute_with_retry(execute_run, directory)
 
 
 def why_not_forked(env: object) -> str | None:
@@ -47,4 +47,4 @@ def why_not_forked(env: object) -> str | None:
 
 
 open_scripts = SlurmBackend
-nodes_at = existing.nodes_at
+find_cluster_nodes = existing.find_cluster_nodes

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from chaos.errors import HarnessError, JobError
 from chaos.model.event import JobAccounted
-from chaos.run.sbatch_header import Option, options_of
+from chaos.run.sbatch_header import SbatchOption, load_options
 
 _SILENT = (
     "Slurm requeued the job since a node did not answer, and chaos did nothing to it: on a busy "
@@ -72,7 +72,7 @@ class Slurm(ABC):
     """The commands of one Slurm; `start` is called before the first, and `stop` after the last."""
 
     #: seconds between two looks at a job, each of which is a call of scontrol
-    look_s: ClassVar[float] = 0.1
+    poll_s: ClassVar[float] = 0.1
 
     def submit(
         self,
@@ -81,45 +81,45 @@ class Slurm(ABC):
         cwd: str,
         log: Path,
         *,
-        is_own: bool = False,
+        forces_log: bool = False,
         options: Sequence[str] = (),
     ) -> int:
         """Submit a script with its arguments; return the job's number.
 
-        Its output goes to `log`, unless the script names a file; with `is_own` also then. The
+        Its output goes to `log`, unless the script names a file; with `forces_log` also then. The
         options of sbatch are put before those of the script.
         Raises `JobError` with sbatch's words if it does not take the script.
         """
-        given = options_of(Path(words[0]))
-        own = ["--parsable", "--export=ALL", *self.options(given), *options]
-        if is_own or "--output" not in given:
-            own.append(f"--output={log}")
-        if is_own and "--error" in given:
-            own.append(f"--error={log}")
-        kept = {name: value for name, value in env.items() if self.takes(name)}
-        done = self._call("sbatch", *own, *words, env=kept, cwd=cwd)
+        header = load_options(Path(words[0]))
+        chaos_options = ["--parsable", "--export=ALL", *self.options(header), *options]
+        if forces_log or "--output" not in header:
+            chaos_options.append(f"--output={log}")
+        if forces_log and "--error" in header:
+            chaos_options.append(f"--error={log}")
+        job_env = {name: value for name, value in env.items() if self.accepts_variable(name)}
+        done = self._call("sbatch", *chaos_options, *words, env=job_env, cwd=cwd)
         number = done.stdout.strip().partition(";")[0]  # a cluster's name may follow
         if done.returncode or not number.isdigit():
             text = done.stderr.strip().removeprefix("sbatch: error: ") or done.stdout.strip()
-            raise JobError(f"sbatch: {text}", "Is it a script for sbatch?", place=words[0])
+            raise JobError(f"sbatch: {text}", "Is it a script for sbatch?", location=words[0])
         return int(number)
 
     def job(self, number: int) -> JobState | None:
         """Return the state of a job; None if Slurm does not answer now."""
-        told = dict(re.findall(r"(\w+)=(\S*)", self._shown(number)))
-        if "JobState" not in told:
+        fields = dict(re.findall(r"(\w+)=(\S*)", self._show_job(number)))
+        if "JobState" not in fields:
             return None
-        code, _, signal = told["ExitCode"].partition(":")
+        code, _, signal = fields["ExitCode"].partition(":")
         return JobState(
-            state=told["JobState"],
-            restarts=int(told["Restarts"]),
-            is_preempted=told.get("PreemptTime", "None") != "None",
+            state=fields["JobState"],
+            restarts=int(fields["Restarts"]),
+            is_preempted=fields.get("PreemptTime", "None") != "None",
             code=int(code),
             signal=int(signal),
-            reason=told.get("Reason", ""),
+            reason=fields.get("Reason", ""),
         )
 
-    def accounts(self, number: int) -> list[JobAccounted] | None:
+    def list_accounts(self, number: int) -> list[JobAccounted] | None:
         """Return the starts of a job that it has accounted for; None where it is not asked."""
         del number
         return None
@@ -129,42 +129,42 @@ class Slurm(ABC):
 
         Raises `HarnessError` if Slurm refuses.
         """
-        self._act(number, "scontrol", verb, str(number))
+        self._change_job(number, "scontrol", verb, str(number))
 
     def signal(self, number: int, name: str, *, to_batch: bool) -> None:
         """Send a signal to a job's steps, or to its batch shell alone."""
         to = ("--batch",) if to_batch else ()
-        self._act(number, "scancel", f"--signal={name}", *to, str(number))
+        self._change_job(number, "scancel", f"--signal={name}", *to, str(number))
 
     def cancel(self, number: int) -> None:
         """Cancel a job, if it is still there."""
         self._call("scancel", str(number))
 
-    def ended_by_others(self, seen: JobState) -> str | None:
+    def describe_foreign_end(self, job_state: JobState) -> str | None:
         """Return in words what others than this run have done to its job, by its state; or None."""
-        del seen
+        del job_state
         return None
 
-    def requeued_by_others(self, why: str, *, is_struck: bool) -> str | None:
+    def describe_foreign_requeue(self, reason: str, *, has_fault: bool) -> str | None:
         """Return in words that another requeued the job than a fault has, if so.
 
-        `why` is what the job's output says of it; `is_struck`: a fault was injected before it.
+        `reason` is what the job's output says of it; `has_fault`: a fault was injected before it.
         """
-        return _SILENT if "node failure" in why and not is_struck else None
+        return _SILENT if "node failure" in reason and not has_fault else None
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _shown(self, number: int) -> str:
+    def _show_job(self, number: int) -> str:
         """Return what scontrol shows of a job; nothing if Slurm does not answer now."""
         done = self._call("scontrol", "show", "job", "-o", str(number))
         return "" if done.returncode else done.stdout
 
-    def _act(self, number: int, *words: str) -> None:
+    def _change_job(self, number: int, *words: str) -> None:
         """Do something to a job."""
         del number
-        self._must(*words)
+        self._call_checked(*words)
 
-    def _must(self, *words: str) -> str:
+    def _call_checked(self, *words: str) -> str:
         done = self._call(*words)
         if done.returncode:
             raise HarnessError(f"{words[0]}: {done.stderr.strip() or done.stdout.strip()}")
@@ -175,14 +175,14 @@ class Slurm(ABC):
     ) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             words,
-            env={**(os.environ if env is None else env), **self.own_env},
+            env={**(os.environ if env is None else env), **self.command_env},
             cwd=cwd,
             capture_output=True,
             text=True,
             check=False,
         )
 
-    def takes(self, variable: str) -> bool:
+    def accepts_variable(self, variable: str) -> bool:
         """Return whether sbatch is called with a variable: those of another job are no word."""
         return not _ENV.match(variable)
 
@@ -190,11 +190,11 @@ class Slurm(ABC):
 
     @property
     @abstractmethod
-    def own_env(self) -> Mapping[str, str]:
+    def command_env(self) -> Mapping[str, str]:
         """The variables by which the commands find it."""
 
     @abstractmethod
-    def options(self, given: Mapping[str, Option]) -> tuple[str, ...]:
+    def options(self, header: Mapping[str, SbatchOption]) -> tuple[str, ...]:
         """Return the options of sbatch beside those that a script has in its header."""
 
     @abstractmethod

@@ -20,14 +20,14 @@ import psutil
 
 from chaos.errors import HarnessError, UnmetNeedError
 from chaos.launch.slurm.client import Slurm
-from chaos.launch.slurm.header import COUNT, Wanted
+from chaos.launch.slurm.header import COUNT, HeaderNeeds
 from chaos.model.event import JobAccounted
-from chaos.run import leavings
-from chaos.run.clock import Clock, seconds_since
-from chaos.run.machine import SLURM_BY, lacking_of_slurm, with_sbin
-from chaos.run.sbatch_header import Option
+from chaos.run import held_folders
+from chaos.run.clock import Clock, elapsed_seconds
+from chaos.run.machine import SLURM_BY, build_sbin_path, find_missing_slurm
+from chaos.run.sbatch_header import SbatchOption
 
-HOW = f"On Debian and Ubuntu: {SLURM_BY}."
+INSTALL_HINT = f"On Debian and Ubuntu: {SLURM_BY}."
 READY_S, END_S, POLL_S = 30.0, 5.0, 0.05
 SPARES = 4  # nodes that are declared, and whose daemons are started only where a fault adds them
 # The job's partition, if its script names none, and the one whose jobs preempt it.
@@ -51,7 +51,7 @@ class SlurmCluster(Slurm):
     #: what becomes of a job whose nodes one of higher priority takes
     preempt_mode: str = "requeue"
     #: what the script's header wants of it
-    wanted: Wanted = field(default=Wanted())
+    needs: HeaderNeeds = field(default=HeaderNeeds())
     #: its sockets, its state and its settings, which end with it
     folder: Path = field(init=False)
     _daemons: dict[str, subprocess.Popen[bytes]] = field(init=False, default_factory=dict)
@@ -61,31 +61,35 @@ class SlurmCluster(Slurm):
 
         Raises `UnmetNeedError` where Slurm is not installed, `HarnessError` if it does not come up.
         """
-        if missing := lacking_of_slurm():
-            raise UnmetNeedError(f"the job needs Slurm, and no `{missing[0]}` is found here", HOW)
+        if missing := find_missing_slurm():
+            raise UnmetNeedError(
+                f"the job needs Slurm, and no `{missing[0]}` is found here", INSTALL_HINT
+            )
         # A socket's path has a hundred characters at most, which a folder of reports may have.
-        leavings.sweep()  # folders that killed harnesses have left behind
-        self.folder = leavings.make("chaos-slurm-")
-        leavings.attend(self.folder)
+        held_folders.sweep()  # folders that killed harnesses have left behind
+        self.folder = held_folders.make("chaos-slurm-")
+        held_folders.start_attendant(self.folder)
         self.log.mkdir(parents=True, exist_ok=True)
         (self.folder / "state").mkdir()
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
-        self._conf.write_text(self._written(), encoding="utf-8")
+        self._conf.write_text(self._build_conf(), encoding="utf-8")
         self._write_gpus()
-        where = self.folder
-        self._daemon(
+        folder = self.folder
+        self._start_daemon(
             "munged", "munged", "-F", "--force", f"--key-file={key}",
-            f"--socket={where}/munge.socket", f"--pid-file={where}/munged.pid",
-            f"--log-file={where}/munged.log", f"--seed-file={where}/munge.seed",
+            f"--socket={folder}/munge.socket", f"--pid-file={folder}/munged.pid",
+            f"--log-file={folder}/munged.log", f"--seed-file={folder}/munge.seed",
         )  # fmt: skip
-        self._until((where / "munge.socket").exists, "munged has no socket")
-        self._daemon(_CONTROLLER, _CONTROLLER, "-D", "-i", "-f", str(self._conf))
+        self._await_ready((folder / "munge.socket").exists, "munged has no socket")
+        self._start_daemon(_CONTROLLER, _CONTROLLER, "-D", "-i", "-f", str(self._conf))
         for number in range(self.nodes):
             self.start_node(f"node-{number}")
-        wanted = {f"node-{number}" for number in range(self.nodes)}
-        self._until(lambda: wanted <= self.idle(), "its nodes do not come up")
+        starting_nodes = {f"node-{number}" for number in range(self.nodes)}
+        self._await_ready(
+            lambda: starting_nodes <= self.find_idle_nodes(), "its nodes do not come up"
+        )
 
     def stop(self) -> None:
         """End the daemons, the last one first, and remove their files."""
@@ -93,7 +97,7 @@ class SlurmCluster(Slurm):
             if hasattr(self, "folder"):
                 # The steps of a job outlive their slurmd. They write its log, and so belong to the
                 # folder, with which they end.
-                closing.callback(leavings.remove, self.folder, with_writers=True)
+                closing.callback(held_folders.remove, self.folder, with_writers=True)
                 closing.callback(self._keep_logs)
             for daemon in self._daemons.values():
                 closing.callback(_end, daemon)
@@ -104,32 +108,32 @@ class SlurmCluster(Slurm):
 
     def start_node(self, node: str) -> None:
         """Start the daemon of a node."""
-        self._daemon(node, "slurmd", "-D", "-f", str(self._conf), "-N", node)
+        self._start_daemon(node, "slurmd", "-D", "-f", str(self._conf), "-N", node)
 
-    def pid_of(self, daemon: str) -> int:
+    def find_pid(self, daemon: str) -> int:
         """Return the pid of a node's daemon, of `slurmctld`, or of `munged`."""
         return self._daemons[daemon].pid
 
-    def log_of(self, node: str) -> str:
+    def find_log(self, node: str) -> str:
         """Return the log of a node's daemon, which the steps on the node hold open."""
         return str(self.folder / f"slurmd-{node}.log")
 
     # -- what is asked of it -----------------------------------------------------------------
 
-    def restarts_of(self, number: int) -> int:
+    def count_restarts(self, number: int) -> int:
         """Return how often a job was requeued; raises `HarnessError` if Slurm does not tell."""
-        seen = self.job(number)
-        if seen is None:
+        state = self.job(number)
+        if state is None:
             raise HarnessError(f"slurmctld says nothing of job {number}; see {self.log}")
-        return seen.restarts
+        return state.restarts
 
-    def idle(self) -> set[str]:
+    def find_idle_nodes(self) -> set[str]:
         """Return the nodes on which nothing runs."""
-        return {node for node, state in self._states().items() if state == "IDLE"}
+        return {node for node, state in self._list_node_states().items() if state == "IDLE"}
 
     def is_down(self, node: str) -> bool:
         """Return whether Slurm counts a node as down."""
-        return self._states().get(node, "").startswith("DOWN")
+        return self._list_node_states().get(node, "").startswith("DOWN")
 
     def fail_prolog(self) -> None:
         """Make the next prolog fail, on whatever node; those after it succeed."""
@@ -142,64 +146,68 @@ class SlurmCluster(Slurm):
         prolog.chmod(0o755)
         with self._conf.open("a", encoding="utf-8") as conf:
             conf.write(f"Prolog={prolog}\n")
-        self._must("scontrol", "reconfigure")
+        self._call_checked("scontrol", "reconfigure")
 
-    def drained(self) -> str | None:
+    def find_drained_node(self) -> str | None:
         """Return a node that takes no job until it is given back; None if no prolog has failed."""
-        states = self._states() if self._failed_prolog.exists() else {}
+        states = self._list_node_states() if self._failed_prolog.exists() else {}
         return next((node for node in states if "DRAIN" in states[node]), None)
 
     def repair(self, node: str) -> None:
         """Return a drained node to service."""
-        self._must("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        self._call_checked("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
-    def accounts(self, number: int) -> list[JobAccounted]:
-        there = self._accounts.exists()
-        return accounted(self._accounts.read_text(errors="replace") if there else "", number)
+    def list_accounts(self, number: int) -> list[JobAccounted]:
+        is_written = self._accounts.exists()
+        return parse_accounts(
+            self._accounts.read_text(errors="replace") if is_written else "", number
+        )
 
     def limit_time(self, number: int) -> None:
         """Set a job's time limit to the least that Slurm has, a minute."""
-        self._must("scontrol", "update", f"JobId={number}", "TimeLimit=1")
+        self._call_checked("scontrol", "update", f"JobId={number}", "TimeLimit=1")
 
     def stop_controller(self) -> int:
         """End slurmctld by SIGTERM, on which it saves its state; return its pid."""
-        gone = self._daemons[_CONTROLLER]
-        _end(gone)
-        return gone.pid
+        daemon = self._daemons[_CONTROLLER]
+        _end(daemon)
+        return daemon.pid
 
     def start_controller(self, *, within_s: float) -> int | None:
         """Start slurmctld with what it has saved; return its pid once it answers, None if late."""
-        self._daemon(_CONTROLLER, _CONTROLLER, "-D", "-f", str(self._conf))
-        begun_ns = self.clock.now_ns()
+        self._start_daemon(_CONTROLLER, _CONTROLLER, "-D", "-f", str(self._conf))
+        start_ns = self.clock.now_ns()
         while self._call("scontrol", "ping").returncode:
-            if seconds_since(begun_ns, self.clock) > within_s:
+            if elapsed_seconds(start_ns, self.clock) > within_s:
                 return None
             self.clock.sleep(POLL_S)
-        return self.pid_of(_CONTROLLER)
+        return self.find_pid(_CONTROLLER)
 
     def preempt(self, node: str, *, grace_s: int, for_s: float) -> None:
         """Submit a job of the urgent partition that takes a node for some seconds."""
         for name in self._partitions:
-            self._must("scontrol", "update", f"PartitionName={name}", f"GraceTime={grace_s}")
+            self._call_checked(
+                "scontrol", "update", f"PartitionName={name}", f"GraceTime={grace_s}"
+            )
         wrapped = f"--wrap=sleep {for_s:g}"
-        self._must(
+        self._call_checked(
             "sbatch", "--parsable", f"--partition={HIGH}", f"--nodelist={node}", "--exclusive",
             f"--output={self.folder}/urgent.log", wrapped,
         )  # fmt: skip
 
-    def options(self, given: Mapping[str, Option]) -> tuple[str, ...]:
-        del given
+    def options(self, header: Mapping[str, SbatchOption]) -> tuple[str, ...]:
+        del header
         return (f"--partition={','.join(self._partitions)}",)
 
     @property
-    def own_env(self) -> dict[str, str]:
-        return {"SLURM_CONF": str(self._conf), leavings.HELD_ENV: str(self.folder)}
+    def command_env(self) -> dict[str, str]:
+        return {"SLURM_CONF": str(self._conf), held_folders.HELD_ENV: str(self.folder)}
 
     # -- inside ------------------------------------------------------------------------------
 
     @property
     def _partitions(self) -> tuple[str, ...]:
-        return self.wanted.partitions or (LOW,)
+        return self.needs.partitions or (LOW,)
 
     @property
     def _conf(self) -> Path:
@@ -213,52 +221,54 @@ class SlurmCluster(Slurm):
     def _accounts(self) -> Path:
         return self.log / "accounts.log"
 
-    def _states(self) -> dict[str, str]:
+    def _list_node_states(self) -> dict[str, str]:
         done = self._call("scontrol", "show", "node", "-o")
         return dict(re.findall(r"(?m)^NodeName=(\S+) .*?\bState=([A-Z+]+)", done.stdout))
 
-    def _daemon(self, name: str, *words: str) -> None:
+    def _start_daemon(self, name: str, *words: str) -> None:
         """Start a daemon, which ends with the cluster's folder, also where chaos is killed."""
         with (self.log / f"{name}.out").open("ab") as out:
             self._daemons[name] = subprocess.Popen(
-                [str(shutil.which(words[0], path=with_sbin())), *words[1:]],
-                env={**os.environ, **self.own_env},
+                [str(shutil.which(words[0], path=build_sbin_path())), *words[1:]],
+                env={**os.environ, **self.command_env},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
 
-    def _until(self, is_so: Callable[[], bool], what: str) -> None:
-        begun_ns = self.clock.now_ns()
-        while not is_so():
-            gone = next((n for n, one in self._daemons.items() if one.poll() is not None), None)
-            if gone is not None or seconds_since(begun_ns, self.clock) > READY_S:
-                what = f"{gone} has ended" if gone else what
-                raise HarnessError(f"the local Slurm does not start: {what}; see {self.log}")
+    def _await_ready(self, is_ready: Callable[[], bool], problem: str) -> None:
+        start_ns = self.clock.now_ns()
+        while not is_ready():
+            ended_daemon = next(
+                (name for name, daemon in self._daemons.items() if daemon.poll() is not None), None
+            )
+            if ended_daemon is not None or elapsed_seconds(start_ns, self.clock) > READY_S:
+                problem = f"{ended_daemon} has ended" if ended_daemon else problem
+                raise HarnessError(f"the local Slurm does not start: {problem}; see {self.log}")
             self.clock.sleep(POLL_S)
 
     def _write_gpus(self) -> None:
         """Write the GPUs that Slurm is to count: each needs a file, which is none of a device's."""
         lines, folder = [], self.folder / "gpus"
         folder.mkdir()
-        for number, kind in enumerate(self.wanted.gpus):
+        for number, kind in enumerate(self.needs.gpus):
             first, last = number * COUNT, (number + 1) * COUNT - 1
             for index in range(first, last + 1):
                 (folder / f"gpu{index}").touch()
-            named = f"Type={kind} " if kind else ""
+            type_field = f"Type={kind} " if kind else ""
             files = f"File={folder}/gpu[{first}-{last}]"
-            lines.append(f"Name=gpu {named}{files} Flags=no_gpu_env\n")
+            lines.append(f"Name=gpu {type_field}{files} Flags=no_gpu_env\n")
         (self.folder / "gres.conf").write_text("".join(lines), encoding="utf-8")
 
-    def _written(self) -> str:
-        host, where = socket.gethostname().partition(".")[0], self.folder
-        ports = _free_ports(1 + self.nodes + SPARES)
-        last = self.nodes + SPARES - 1
-        every = ",".join(str(port) for port in ports[1:])
-        has = self.wanted.of_a_node(_memory())
-        gres = "GresTypes=gpu\n" if self.wanted.gpus else ""
-        low = "\n".join(
+    def _build_conf(self) -> str:
+        host, folder = socket.gethostname().partition(".")[0], self.folder
+        ports = _find_free_ports(1 + self.nodes + SPARES)
+        last_index = self.nodes + SPARES - 1
+        node_ports = ",".join(str(port) for port in ports[1:])
+        node_parameters = self.needs.build_node_parameters(_memory())
+        gres = "GresTypes=gpu\n" if self.needs.gpus else ""
+        partition_lines = "\n".join(
             f"PartitionName={name} Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1"
             for name in self._partitions
         )
@@ -268,15 +278,15 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ports[0]}
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket={where}/munge.socket,cred_expire={CREDENTIAL_S}
+AuthInfo=socket={folder}/munge.socket,cred_expire={CREDENTIAL_S}
 SlurmUser={_user()}
 SlurmdUser={_user()}
-StateSaveLocation={where}/state
-SlurmdSpoolDir={where}/spool-%n
-SlurmctldPidFile={where}/slurmctld.pid
-SlurmdPidFile={where}/slurmd-%n.pid
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={self.log}/slurmctld.log
-SlurmdLogFile={where}/slurmd-%n.log
+SlurmdLogFile={folder}/slurmd-%n.log
 SlurmdDebug=verbose
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -297,9 +307,10 @@ MinJobAge=3600
 JobCompType=jobcomp/filetxt
 JobCompLoc={self._accounts}
 SlurmdTimeout={self.silent_s}
-NodeName=node-[0-{last}] NodeHostname={host} NodeAddr=127.0.0.1 Port={every} \
-CPUs={self.cpus} Sockets=1 CoresPerSocket={self.cpus} ThreadsPerCore=1 State=UNKNOWN {has}
-{low}
+NodeName=node-[0-{last_index}] NodeHostname={host} NodeAddr=127.0.0.1 Port={node_ports} \
+CPUs={self.cpus} Sockets=1 CoresPerSocket={self.cpus} ThreadsPerCore=1 State=UNKNOWN \
+{node_parameters}
+{partition_lines}
 PartitionName={HIGH} Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 """
 
@@ -308,34 +319,34 @@ def _memory() -> int:
     return int(psutil.virtual_memory().total / 1024**2)
 
 
-def accounted(text: str, number: int) -> list[JobAccounted]:
+def parse_accounts(text: str, number: int) -> list[JobAccounted]:
     """Return the starts of a job that have ended, by the lines of `jobcomp/filetxt`, in order.
 
     `sacct -c -f` reads the same file (Slurm 22.05). Its times are whole seconds of the local clock.
     """
     lines = (dict(_FIELD.findall(line)) for line in text.splitlines())
-    own = [line for line in lines if line.get("JobId") == str(number) and "ExitCode" in line]
-    return [_start(position, line) for position, line in enumerate(own)]
+    job_lines = [line for line in lines if line.get("JobId") == str(number) and "ExitCode" in line]
+    return [_build_account(position, line) for position, line in enumerate(job_lines)]
 
 
-def _start(position: int, line: dict[str, str]) -> JobAccounted:
+def _build_account(position: int, line: dict[str, str]) -> JobAccounted:
     code, _, signal = line["ExitCode"].partition(":")
     return JobAccounted(
         start=position,
         state=line["JobState"],
-        ran_s=_between(line["StartTime"], line["EndTime"]),
+        ran_s=_compute_duration(line["StartTime"], line["EndTime"]),
         code=int(code),
         signal=int(signal or 0),
         nodes=line["NodeList"],
     )
 
 
-def _between(began: str, ended: str) -> float | None:
+def _compute_duration(began: str, ended: str) -> float | None:
     try:
-        ran = datetime.fromisoformat(ended) - datetime.fromisoformat(began)
+        duration = datetime.fromisoformat(ended) - datetime.fromisoformat(began)
     except ValueError:  # `Unknown`, or `None`: it was never started
         return None
-    return ran.total_seconds()
+    return duration.total_seconds()
 
 
 def _user() -> str:
@@ -351,10 +362,10 @@ def _end(daemon: "subprocess.Popen[bytes]") -> None:
         daemon.wait()
 
 
-def _free_ports(count: int) -> list[int]:
+def _find_free_ports(count: int) -> list[int]:
     """Return ports that are free now."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in sockets]

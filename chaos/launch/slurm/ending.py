@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import SystemClock, elapsed_seconds
 
 OVER = "over"  # said by a harness that submits nothing any more
 LOOK_S = 1.0
@@ -19,33 +19,35 @@ COMES_S = 10.0
 GONE_S = 600.0
 
 
-def is_own(told: str, *, mark: str, uid: int) -> bool:
+def is_own(description: str, *, mark: str, uid: int) -> bool:
     """Return whether a job, as `scontrol show job` prints it, is this user's with the mark."""
-    return f"({uid}) GroupId=" in told and mark in told.partition(" Comment=")[2].split()
+    return (
+        f"({uid}) GroupId=" in description and mark in description.partition(" Comment=")[2].split()
+    )
 
 
 def end_all(mark: str, *, is_over: bool) -> bool:
     """Cancel the jobs with a mark, and wait until they have left; return whether they have."""
     clock = SystemClock()
-    begun_ns = clock.now_ns()
-    while (gone_s := seconds_since(begun_ns, clock)) < GONE_S:
-        there = _jobs(mark)
-        if there == [] and (is_over or gone_s > COMES_S):
+    start_ns = clock.now_ns()
+    while (elapsed_s := elapsed_seconds(start_ns, clock)) < GONE_S:
+        numbers = _list_jobs(mark)
+        if numbers == [] and (is_over or elapsed_s > COMES_S):
             return True
-        for number in there or ():
-            _told("scancel", number)
+        for number in numbers or ():
+            _run_command("scancel", number)
         clock.sleep(LOOK_S)
     return False
 
 
-def _jobs(mark: str) -> list[str] | None:
+def _list_jobs(mark: str) -> list[str] | None:
     """Return the numbers of the jobs that have not left; None if Slurm does not answer."""
-    told = _told("squeue", "--noheader", f"--user={os.getuid()}", "--format=%i %k")
-    lines = None if told is None else [line.split() for line in told.splitlines()]
+    output = _run_command("squeue", "--noheader", f"--user={os.getuid()}", "--format=%i %k")
+    lines = None if output is None else [line.split() for line in output.splitlines()]
     return None if lines is None else [words[0] for words in lines if mark in words[1:]]
 
 
-def _told(*words: str) -> str | None:
+def _run_command(*words: str) -> str | None:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     return None if done.returncode else done.stdout
 

@@ -18,18 +18,18 @@ from typing import ClassVar
 from chaos.errors import ClusterError, HarnessError, UnmetNeedError
 from chaos.launch.slurm import ending
 from chaos.launch.slurm.client import JobState, Slurm
-from chaos.launch.slurm.header import refuse_on_existing
-from chaos.plan.permitted import NodeFacts
-from chaos.run.machine import SLURM_COMMANDS, lacking_of_slurm
-from chaos.run.sbatch_header import Option, options_of
+from chaos.launch.slurm.header import check_header
+from chaos.plan.permissions import NodeFacts
+from chaos.run.machine import SLURM_COMMANDS, find_missing_slurm
+from chaos.run.sbatch_header import SbatchOption, load_options
 
-HOW = "On Debian and Ubuntu: apt-get install slurm-client."
+INSTALL_HINT = "On Debian and Ubuntu: apt-get install slurm-client."
 # Variables by which a user says what the site needs of each job; of others no word is taken.
-_SITE = re.compile(r"^SBATCH_(?:ACCOUNT|PARTITION|QOS|RESERVATION|CONSTRAINT)$")
-_OTHERS = re.compile(r"^(?:SLURM|SBATCH|SRUN)_")
+_SITE_VARIABLES = re.compile(r"^SBATCH_(?:ACCOUNT|PARTITION|QOS|RESERVATION|CONSTRAINT)$")
+_SLURM_VARIABLES = re.compile(r"^(?:SLURM|SBATCH|SRUN)_")
 # Ends that only others bring about: nothing of the kind is among the faults that are done there.
-_NOT_US = "Slurm, or another user of it, did this to the job, and chaos did not: "
-_BY_OTHERS = ("CANCELLED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "SUSPENDED", "STOPPED")
+_FOREIGN_ACTION = "Slurm, or another user of it, did this to the job, and chaos did not: "
+_FOREIGN_STATES = ("CANCELLED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "SUSPENDED", "STOPPED")
 
 
 @dataclass
@@ -41,9 +41,9 @@ class ExistingSlurm(Slurm):
     env: Mapping[str, str]
     #: random, and in the comment of the run's job
     token: str
-    _ender: "subprocess.Popen[str] | None" = field(init=False, default=None)
+    _canceller: "subprocess.Popen[str] | None" = field(init=False, default=None)
 
-    look_s: ClassVar[float] = 1.0
+    poll_s: ClassVar[float] = 1.0
 
     @property
     def mark(self) -> str:
@@ -55,10 +55,10 @@ class ExistingSlurm(Slurm):
 
         Raises `ClusterError` if it cannot, and `UnmetNeedError` without Slurm's commands.
         """
-        given = options_of(self.script)
-        refuse_on_existing(self.script, given)
-        refuse_elsewhere(nodes_at(self.address), self._partitions(given))
-        self._ender = subprocess.Popen(
+        header = load_options(self.script)
+        check_header(self.script, header)
+        require_local_nodes(find_cluster_nodes(self.address), self._find_partitions(header))
+        self._canceller = subprocess.Popen(
             [sys.executable, "-m", ending.__name__, self.mark],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -69,135 +69,137 @@ class ExistingSlurm(Slurm):
 
     def stop(self) -> None:
         """Cancel what is left of the job, and wait until it has left its nodes."""
-        if self._ender is None:
+        if self._canceller is None:
             return
-        self._ender.communicate(ending.OVER)
-        if self._ender.returncode:
+        self._canceller.communicate(ending.OVER)
+        if self._canceller.returncode:
             raise HarnessError(
                 f"the job with the comment {self.mark} could not be cancelled at {self.address}; "
                 f"`squeue --me --format='%i %k'` shows its number, for `scancel`"
             )
 
-    def ended_by_others(self, seen: JobState) -> str | None:
-        return f"{_NOT_US}{seen.state}" if seen.state in _BY_OTHERS else None
+    def describe_foreign_end(self, job_state: JobState) -> str | None:
+        return f"{_FOREIGN_ACTION}{job_state.state}" if job_state.state in _FOREIGN_STATES else None
 
-    def requeued_by_others(self, why: str, *, is_struck: bool) -> str | None:
+    def describe_foreign_requeue(self, reason: str, *, has_fault: bool) -> str | None:
         """Return that others requeued the job: no fault has, or none does for this reason."""
-        is_others = not is_struck or any(word in why for word in ("preemption", "node failure"))
-        return f"{_NOT_US}requeued{why}" if is_others else None
+        is_foreign = not has_fault or any(word in reason for word in ("preemption", "node failure"))
+        return f"{_FOREIGN_ACTION}requeued{reason}" if is_foreign else None
 
     def cancel(self, number: int) -> None:
-        if self._shown(number):
+        if self._show_job(number):
             super().cancel(number)
 
-    def options(self, given: Mapping[str, Option]) -> tuple[str, ...]:
+    def options(self, header: Mapping[str, SbatchOption]) -> tuple[str, ...]:
         """Return the comment: the script's own, followed by the run's mark."""
-        own = given["--comment"].value + " " if "--comment" in given else ""
-        return (f"--comment={own}{self.mark}",)
+        script_comment = header["--comment"].value + " " if "--comment" in header else ""
+        return (f"--comment={script_comment}{self.mark}",)
 
-    def takes(self, variable: str) -> bool:
-        return bool(_SITE.match(variable)) or not _OTHERS.match(variable)
+    def accepts_variable(self, variable: str) -> bool:
+        return bool(_SITE_VARIABLES.match(variable)) or not _SLURM_VARIABLES.match(variable)
 
     @property
-    def own_env(self) -> Mapping[str, str]:
+    def command_env(self) -> Mapping[str, str]:
         """The settings that were looked at, and no other ones that a job's environment names."""
         return {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _act(self, number: int, *words: str) -> None:
+    def _change_job(self, number: int, *words: str) -> None:
         """Do something to a job, if it is the run's own; raises `HarnessError` if it is not."""
-        if not self._shown(number):
+        if not self._show_job(number):
             raise HarnessError(f"Slurm shows no job {number}, and nothing was done to it")
-        super()._act(number, *words)
+        super()._change_job(number, *words)
 
-    def _shown(self, number: int) -> str:
+    def _show_job(self, number: int) -> str:
         """Return what Slurm shows of a job; raises `HarnessError` if it is not the run's own."""
-        told = super()._shown(number)
-        if told and not ending.is_own(told, mark=self.mark, uid=os.getuid()):
+        description = super()._show_job(number)
+        if description and not ending.is_own(description, mark=self.mark, uid=os.getuid()):
             raise HarnessError(f"job {number} is not the run's own, and nothing was done to it")
-        return told
+        return description
 
-    def _partitions(self, given: Mapping[str, Option]) -> frozenset[str]:
+    def _find_partitions(self, header: Mapping[str, SbatchOption]) -> frozenset[str]:
         """Return the partitions that the job may be in: by the environment, its header, or all."""
-        stated = given["--partition"].value if "--partition" in given else ""
-        stated = self.env.get("SBATCH_PARTITION", stated) or default_partition(
-            _asked("scontrol", "show", "partition", "-o")
+        names = header["--partition"].value if "--partition" in header else ""
+        names = self.env.get("SBATCH_PARTITION", names) or parse_default_partition(
+            _run_command("scontrol", "show", "partition", "-o")
         )
-        return frozenset(filter(None, stated.split(",")))
+        return frozenset(filter(None, names.split(",")))
 
 
-def nodes_at(address: str) -> list[NodeFacts]:
+def find_cluster_nodes(address: str) -> list[NodeFacts]:
     """Return the nodes of the Slurm at an address, each with its partitions.
 
     Raises `ClusterError` if Slurm's commands find none on this machine, or another one.
     """
-    if missing := lacking_of_slurm(SLURM_COMMANDS):
-        raise UnmetNeedError(f"the job needs Slurm, and no `{missing[0]}` is found here", HOW)
-    settings = dict(re.findall(r"(?m)^(\S+)\s*= (.*)$", _asked("scontrol", "show", "config")))
-    found = addresses(settings)
-    if address not in found:
+    if missing := find_missing_slurm(SLURM_COMMANDS):
+        raise UnmetNeedError(
+            f"the job needs Slurm, and no `{missing[0]}` is found here", INSTALL_HINT
+        )
+    settings = dict(re.findall(r"(?m)^(\S+)\s*= (.*)$", _run_command("scontrol", "show", "config")))
+    controllers = parse_addresses(settings)
+    if address not in controllers:
         raise ClusterError(
-            f"cluster.address is {address}, and Slurm's commands here ask {found[0]}",
+            f"cluster.address is {address}, and Slurm's commands here ask {controllers[0]}",
             "The commands follow SLURM_CONF, or /etc/slurm/slurm.conf.",
         )
-    return nodes_in(_asked("scontrol", "show", "node", "-o"), socket.gethostname())
+    return parse_nodes(_run_command("scontrol", "show", "node", "-o"), socket.gethostname())
 
 
-def addresses(settings: Mapping[str, str]) -> list[str]:
+def parse_addresses(settings: Mapping[str, str]) -> list[str]:
     """Return the addresses of a Slurm's controllers, by the settings that scontrol shows.
 
     Each has a name, and may have an address: `SlurmctldHost[0] = head(10.0.0.1)`.
     """
     port = settings.get("SlurmctldPort", "").partition("-")[0]  # of several the first
     hosts = [value for name, value in settings.items() if name.startswith("SlurmctldHost[")]
-    return [f"{one}:{port}" for host in hosts for one in re.findall(r"[^()\s]+", host)]
+    return [f"{address}:{port}" for host in hosts for address in re.findall(r"[^()\s]+", host)]
 
 
-def nodes_in(text: str, here: str) -> list[NodeFacts]:
-    """Return the nodes that `scontrol show node -o` lists; `here` is this host's name."""
-    found = []
+def parse_nodes(text: str, hostname: str) -> list[NodeFacts]:
+    """Return the nodes that `scontrol show node -o` lists; `hostname` is this host's name."""
+    nodes = []
     for line in text.splitlines():
-        told = dict(re.findall(r"(\w+)=(\S*)", line))
-        if "NodeName" in told:
-            host = told.get("NodeHostName", "")
-            found.append(
+        fields = dict(re.findall(r"(\w+)=(\S*)", line))
+        if "NodeName" in fields:
+            host = fields.get("NodeHostName", "")
+            nodes.append(
                 NodeFacts(
-                    node_id=told["NodeName"],
-                    address=told.get("NodeAddr", ""),
-                    cpus=float(told.get("CPUTot", 0)),
+                    node_id=fields["NodeName"],
+                    address=fields.get("NodeAddr", ""),
+                    cpus=float(fields.get("CPUTot", 0)),
                     hostname=host,
-                    is_own=host.partition(".")[0] == here.partition(".")[0],
-                    partitions=frozenset(told.get("Partitions", "").split(",")),
+                    is_own=host.partition(".")[0] == hostname.partition(".")[0],
+                    partitions=frozenset(fields.get("Partitions", "").split(",")),
                 )
             )
-    return found
+    return nodes
 
 
-def default_partition(text: str) -> str:
+def parse_default_partition(text: str) -> str:
     """Return the partition of jobs that name none; nothing where there is none."""
-    found = re.search(r"(?m)^PartitionName=(\S+) .*\bDefault=YES\b", text)
-    return "" if found is None else found[1]
+    match = re.search(r"(?m)^PartitionName=(\S+) .*\bDefault=YES\b", text)
+    return "" if match is None else match[1]
 
 
-def refuse_elsewhere(known: Sequence[NodeFacts], partitions: frozenset[str]) -> None:
+def require_local_nodes(nodes: Sequence[NodeFacts], partitions: frozenset[str]) -> None:
     """Raise `ClusterError` where the job may come onto a node that is not this host.
 
     Its processes ask chaos over a socket of this host, and chaos sends signals to them by pid.
     """
-    of_job = [node for node in known if not partitions or node.partitions & partitions]
-    away = next((node for node in of_job if not node.is_own), None)
-    if away is not None:
+    job_nodes = [node for node in nodes if not partitions or node.partitions & partitions]
+    remote_node = next((node for node in job_nodes if not node.is_own), None)
+    if remote_node is not None:
         names = f" (partition {', '.join(sorted(partitions))})" if partitions else ""
         raise ClusterError(
-            f"the job may come onto node {away.node_id} on host {away.hostname}{names}, and its "
-            "processes have to be on the host of chaos",
+            f"the job may come onto node {remote_node.node_id} on host "
+            f"{remote_node.hostname}{names}, and its processes have to be on the host of chaos",
             "Run chaos on that host, with a partition that has no node of another one "
             "(`#SBATCH --partition`, or SBATCH_PARTITION).",
         )
 
 
-def _asked(*words: str) -> str:
+def _run_command(*words: str) -> str:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ClusterError(f"{words[0]}: {done.stderr.strip() or done.stdout.strip()}")

@@ -11,21 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.errors import JobError
-from chaos.run.sbatch_header import Option, tasks_per_node
+from chaos.run.sbatch_header import SbatchOption, count_tasks
 
 # Options with which no run is one job that chaos can follow, on whatever Slurm.
-_NEVER = {
+_REFUSED_ALWAYS = {
     "--clusters": "the job would go to another cluster than the one that was named",
     "--wait": "sbatch would return only at the job's end",
     "--test-only": "nothing would be submitted",
     "--uid": "the job's processes would be another user's, whom chaos does not answer",
     "--gid": "the job's processes would be another group's",
 }
-_ON_EXISTING = {**_NEVER, "--array": "an array is several jobs, and chaos follows one"}
+_REFUSED_ON_EXISTING = {
+    **_REFUSED_ALWAYS,
+    "--array": "an array is several jobs, and chaos follows one",
+}
 _NAMES = "the nodes of the local Slurm have names of their own (node-0, node-1, ...)"
 _SOCKETS = "a node of the local Slurm has one socket"
-_ON_LOCAL = {
-    **_NEVER,
+_REFUSED_ON_LOCAL = {
+    **_REFUSED_ALWAYS,
     "--nodelist": _NAMES,
     "--exclude": _NAMES,
     "--nodefile": _NAMES,
@@ -42,7 +45,7 @@ _ON_LOCAL = {
 _GPUS = ("--gres", "--gpus", "--gpus-per-node", "--gpus-per-task")
 _SIZES = ("--mem", "--mem-per-cpu", "--mem-per-gpu", "--tmp")
 _COUNTED = "counted by Slurm: no process is given a device, or kept from one"
-_AS = {
+_MEANINGS = {
     **dict.fromkeys(_GPUS, _COUNTED),
     **dict.fromkeys(_SIZES, "counted by Slurm, and no limit"),
     **dict.fromkeys(("--constraint", "--prefer"), "every node has it"),
@@ -55,7 +58,7 @@ COUNT = 64  # of the GPUs of each type on a node
 
 
 @dataclass(frozen=True)
-class Wanted:
+class HeaderNeeds:
     """The things that a header wants the nodes and partitions of a local Slurm to have."""
 
     partitions: tuple[str, ...] = ()
@@ -67,7 +70,7 @@ class Wanted:
     memory: int = 0
     disk: int = 0
 
-    def of_a_node(self, memory: int) -> str:
+    def build_node_parameters(self, memory: int) -> str:
         """Return it as parameters of a node in slurm.conf; `memory` (MiB) is what there is."""
         words = [f"RealMemory={max(memory, self.memory)}", f"TmpDisk={self.disk}"]
         if self.features:
@@ -78,77 +81,87 @@ class Wanted:
         return " ".join(words)
 
 
-def refuse_on_existing(script: Path, given: Mapping[str, Option]) -> None:
+def check_header(script: Path, header: Mapping[str, SbatchOption]) -> None:
     """Raise `JobError` for an option of a header with which chaos follows no job there."""
-    _refuse(script, given, _ON_EXISTING, "Take the line out of a copy of the script.")
+    _refuse_options(
+        script, header, _REFUSED_ON_EXISTING, "Take the line out of a copy of the script."
+    )
 
 
-def wanted_of(script: Path, given: Mapping[str, Option], *, nodes: int) -> Wanted:
+def parse_needs(script: Path, header: Mapping[str, SbatchOption], *, nodes: int) -> HeaderNeeds:
     """Return what a header wants of a local Slurm; raises `JobError` with its line otherwise."""
     hint = (
         "For the local Slurm, comment the line out in a copy of the script (`##SBATCH`); or name "
         "the Slurm that has it (`cluster: {address: HOST:PORT}`)."
     )
-    _refuse(script, given, _ON_LOCAL, hint)
-    types = {kind for name in _GPUS for kind in _gpu_types(script, name, given, hint)}
-    gpus = max((_last_number(given[name].value) for name in _GPUS if name in given), default=1)
-    cpus = tasks_per_node(given, nodes) * _whole(given, "--cpus-per-task")
-    cpus = max(cpus, gpus * _whole(given, "--cpus-per-gpu"))
-    memory = (
-        _size(given, "--mem"),
-        _size(given, "--mem-per-cpu") * cpus,
-        _size(given, "--mem-per-gpu") * gpus,
+    _refuse_options(script, header, _REFUSED_ON_LOCAL, hint)
+    types = {kind for name in _GPUS for kind in _parse_gpu_types(script, name, header, hint)}
+    gpus = max(
+        (_find_largest_number(header[name].value) for name in _GPUS if name in header), default=1
     )
-    features = (given[name].value for name in ("--constraint", "--prefer") if name in given)
-    return Wanted(
-        partitions=tuple(filter(None, _value(given, "--partition").split(","))),
+    cpus = count_tasks(header, nodes) * _parse_count(header, "--cpus-per-task")
+    cpus = max(cpus, gpus * _parse_count(header, "--cpus-per-gpu"))
+    memory = (
+        _parse_size(header, "--mem"),
+        _parse_size(header, "--mem-per-cpu") * cpus,
+        _parse_size(header, "--mem-per-gpu") * gpus,
+    )
+    features = (header[name].value for name in ("--constraint", "--prefer") if name in header)
+    return HeaderNeeds(
+        partitions=tuple(filter(None, _get_value(header, "--partition").split(","))),
         features=tuple(dict.fromkeys(re.findall(r"[A-Za-z_][\w.-]*", " ".join(features)))),
         # Slurm takes no types beside none: who asks for any GPU is given one of a type.
         gpus=tuple(sorted(types - {""})) or tuple(types),
         cpus=cpus,
         memory=max(memory),
-        disk=_size(given, "--tmp"),
+        disk=_parse_size(header, "--tmp"),
     )
 
 
-def as_taken(given: Mapping[str, Option]) -> dict[str, str]:
+def describe_options(header: Mapping[str, SbatchOption]) -> dict[str, str]:
     """Return in words what a local Slurm makes of the options that are more than it has."""
-    return {f"{name}={given[name].value}": words for name, words in _AS.items() if name in given}
+    return {
+        f"{name}={header[name].value}": words for name, words in _MEANINGS.items() if name in header
+    }
 
 
-def _refuse(script: Path, given: Mapping[str, Option], table: Mapping[str, str], hint: str) -> None:
-    for name, option in given.items():
+def _refuse_options(
+    script: Path, header: Mapping[str, SbatchOption], table: Mapping[str, str], hint: str
+) -> None:
+    for name, option in header.items():
         if name in table:
             text = f"{name}={option.value}" if option.value else name
-            raise JobError(f"{text}: {table[name]}", hint, place=f"{script}:{option.line}")
+            raise JobError(f"{text}: {table[name]}", hint, location=f"{script}:{option.line}")
 
 
-def _gpu_types(script: Path, name: str, given: Mapping[str, Option], hint: str) -> Iterator[str]:
+def _parse_gpu_types(
+    script: Path, name: str, header: Mapping[str, SbatchOption], hint: str
+) -> Iterator[str]:
     """Yield the types of an option's GPUs: `gpu:a100:4`, `gpu:4`; but for gres `a100:4`, `4`."""
-    for item in filter(None, _value(given, name).split(",")):
+    for item in filter(None, _get_value(header, name).split(",")):
         words = item.removeprefix("gres:").split(":")
         if name == "--gres" and words.pop(0) not in ("gpu", "none"):
-            place = f"{script}:{given[name].line}"
-            why = "of generic resources the local Slurm has GPUs alone, as a number"
-            raise JobError(f"{name}={given[name].value}: {why}", hint, place=place)
+            source_location = f"{script}:{header[name].line}"
+            reason = "of generic resources the local Slurm has GPUs alone, as a number"
+            raise JobError(f"{name}={header[name].value}: {reason}", hint, location=source_location)
         if item != "none":
             yield next((word for word in words if not word[:1].isdigit()), "")
 
 
-def _value(given: Mapping[str, Option], name: str) -> str:
-    return given[name].value if name in given else ""
+def _get_value(header: Mapping[str, SbatchOption], name: str) -> str:
+    return header[name].value if name in header else ""
 
 
-def _whole(given: Mapping[str, Option], name: str) -> int:
-    value = _value(given, name)
+def _parse_count(header: Mapping[str, SbatchOption], name: str) -> int:
+    value = _get_value(header, name)
     return max(1, int(value)) if value.isdigit() else 1
 
 
-def _last_number(text: str) -> int:
+def _find_largest_number(text: str) -> int:
     return max([1, *map(int, re.findall(r"(?:^|:)(\d+)(?=$|,)", text))])
 
 
-def _size(given: Mapping[str, Option], name: str) -> int:
+def _parse_size(header: Mapping[str, SbatchOption], name: str) -> int:
     """Return a size in MiB, 0 where none is said."""
-    found = _SIZE.fullmatch(_value(given, name))
-    return 0 if found is None else math.ceil(int(found[1]) * _IN_MIB[found[2].upper()])
+    match = _SIZE.fullmatch(_get_value(header, name))
+    return 0 if match is None else math.ceil(int(match[1]) * _IN_MIB[match[2].upper()])

@@ -17,15 +17,15 @@ from chaos.launch.commands.world import MachineWorld
 from chaos.launch.node_disk import NodeDisk
 from chaos.launch.slurm.client import Slurm
 from chaos.launch.slurm.cluster import SPARES, SlurmCluster
-from chaos.processes.tree import is_running, stands_still
-from chaos.run.armed import ArmedFaults
+from chaos.processes.tree import is_running, is_stopped
+from chaos.run.armed_faults import ArmedFaults
 from chaos.run.clock import Clock
 
 TAKES_S = 1.0  # for which a job of higher priority has the node
 ACTS_S = 10.0  # until Slurm acts on what it was asked
 STILL_S = 1.0  # until a process that was sent SIGSTOP stands still
 STEP = "slurmstepd"  # the process of a step on a node, which is no child of its slurmd
-OTHERS = "a Slurm that chaos did not start"
+FOREIGN_SLURM = "a Slurm that chaos did not start"
 
 
 class SlurmWorld(MachineWorld):
@@ -36,15 +36,15 @@ class SlurmWorld(MachineWorld):
         clock: Clock,
         slurm: Slurm,
         armed: ArmedFaults,
-        disk_of: Callable[[str], NodeDisk],
+        build_disk: Callable[[str], NodeDisk],
         nodes: int = 0,
     ) -> None:
-        super().__init__(clock, nodes, armed, disk_of)
+        super().__init__(clock, nodes, armed, build_disk)
         self._slurm = slurm
         self.job = 0
         #: the processes that are the run's own: other Slurms of this host have jobs of one number
-        self.own: Callable[[], Sequence[psutil.Process]] = lambda: ()
-        self.sent: set[int] = set()  # the signals that a fault has had Slurm send
+        self.list_own_processes: Callable[[], Sequence[psutil.Process]] = lambda: ()
+        self.sent_signals: set[int] = set()  # the signals that a fault has had Slurm send
 
     def learn_group(self, group: Mapping[int, Target]) -> None:
         super().learn_group(group)
@@ -52,10 +52,10 @@ class SlurmWorld(MachineWorld):
             names = {worker.node_id for worker in group.values()}
             self._joined += sorted(names.difference(self._joined))
 
-    def first_of(self, node_id: str) -> int:
-        raise RefusedError(f"{node_id} is a node of {OTHERS}")
+    def find_first_pid(self, node_id: str) -> int:
+        raise RefusedError(f"{node_id} is a node of {FOREIGN_SLURM}")
 
-    def take(self, node_id: str) -> None:
+    def mark_faulted(self, node_id: str) -> None:
         """Note nothing: Slurm decides what a lost node's exit codes mean."""
 
     def workers_outlive_driver(self) -> bool:
@@ -64,68 +64,74 @@ class SlurmWorld(MachineWorld):
     def queue(self) -> Self:
         return self
 
-    def _ends_all(self) -> None:
+    def _mark_all_signalled(self) -> None:
         """Note that Slurm ends all workers because of a fault."""
-        self.signalled.update(worker.pid for worker in self.group().values())
+        self.signalled.update(worker.pid for worker in self.list_targets().values())
 
     # -- asked as the queue of the job ----------------------------------------------------------
 
     def requeue(self, *, is_held: bool) -> None:
-        self._ends_all()
+        self._mark_all_signalled()
         self._slurm.control("requeuehold" if is_held else "requeue", self.job)
 
     def release(self) -> None:
         self._slurm.control("release", self.job)
 
     def fail_prolog(self) -> None:
-        raise RefusedError(f"the prolog of {OTHERS} is its operator's")
+        raise RefusedError(f"the prolog of {FOREIGN_SLURM} is its operator's")
 
-    def drained(self, *, within_s: float) -> str | None:
+    def wait_for_drain(self, *, within_s: float) -> str | None:
         raise AssertionError(within_s)  # refused in `fail_prolog`
 
     def repair(self, node: str) -> None:
         raise AssertionError(node)  # likewise
 
     def suspend(self) -> None:
-        raise RefusedError(f"only an operator suspends a job of {OTHERS}")
+        raise RefusedError(f"only an operator suspends a job of {FOREIGN_SLURM}")
 
     def resume(self) -> None:
         raise AssertionError  # refused in `suspend`
 
     def signal(self, name: str, *, to_batch: bool, within_s: float) -> bool:
         number = signal.Signals[f"SIG{name}"]
-        self.sent.add(number)
-        whom = [worker.pid for worker in self.group().values()]
+        self.sent_signals.add(number)
+        target_pids = [worker.pid for worker in self.list_targets().values()]
         if to_batch:
-            whom = [process.pid for process in self.own() if _is_batch_shell(process)]
-        with self._stopped_for_a_look(whom):
-            there = [*filter(is_running, whom)]  # one that has ended before has got nothing
+            target_pids = [
+                process.pid for process in self.list_own_processes() if _is_batch_shell(process)
+            ]
+        with self._pause_processes(target_pids):
+            running_pids = [
+                *filter(is_running, target_pids)
+            ]  # one that has ended before has got nothing
             self._slurm.signal(self.job, name, to_batch=to_batch)
-            have_got = self._until(lambda: all(_has_got(pid, number) for pid in there), within_s)
-        return bool(there) and have_got
+            is_received = self._await_even_after_run(
+                lambda: all(_has_received(pid, number) for pid in running_pids), within_s
+            )
+        return bool(running_pids) and is_received
 
     @contextlib.contextmanager
-    def _stopped_for_a_look(self, pids: Sequence[int]) -> Iterator[None]:
+    def _pause_processes(self, pids: Sequence[int]) -> Iterator[None]:
         """Stop processes, so that a signal that comes to them is seen, and continue them."""
         # A signal leaves no trace in a process that handles it. One that is stopped keeps it
         # pending, or ends of it where it has no handler.
-        moving = [pid for pid in pids if not stands_still(pid)]  # another fault may hold the rest
-        _signal(moving, signal.SIGSTOP)
-        self._until(lambda: all(map(stands_still, moving)), STILL_S)
+        running = [pid for pid in pids if not is_stopped(pid)]  # another fault may hold the rest
+        _signal(running, signal.SIGSTOP)
+        self._await_even_after_run(lambda: all(map(is_stopped, running)), STILL_S)
         try:
             yield
         finally:
-            _signal(moving, signal.SIGCONT)
+            _signal(running, signal.SIGCONT)
 
-    def time_out(self, *, within_s: float) -> bool:
+    def reach_time_limit(self, *, within_s: float) -> bool:
         del within_s
-        raise RefusedError(f"the time limits of {OTHERS} are its operator's")
+        raise RefusedError(f"the time limits of {FOREIGN_SLURM} are its operator's")
 
-    def stop(self) -> int:
-        raise RefusedError(f"the controller of {OTHERS} serves others")
+    def stop_daemon(self) -> int:
+        raise RefusedError(f"the controller of {FOREIGN_SLURM} serves others")
 
-    def start(self, *, within_s: float) -> int | None:
-        raise AssertionError(within_s)  # refused in `stop`
+    def start_daemon(self, *, within_s: float) -> int | None:
+        raise AssertionError(within_s)  # refused in `stop_daemon`
 
 
 class LocalSlurmWorld(SlurmWorld):
@@ -139,9 +145,9 @@ class LocalSlurmWorld(SlurmWorld):
         clock: Clock,
         cluster: SlurmCluster,
         armed: ArmedFaults,
-        disk_of: Callable[[str], NodeDisk],
+        build_disk: Callable[[str], NodeDisk],
     ) -> None:
-        super().__init__(clock, cluster, armed, disk_of, cluster.nodes)
+        super().__init__(clock, cluster, armed, build_disk, cluster.nodes)
         self._cluster = cluster
         self._preempted: dict[str, int] = {}  # nodes, each with the job's restarts until then
 
@@ -149,34 +155,34 @@ class LocalSlurmWorld(SlurmWorld):
         super().learn_group(group)
         self._preempted.clear()
 
-    def first_of(self, node_id: str) -> int:
-        return self._cluster.pid_of(node_id)
+    def find_first_pid(self, node_id: str) -> int:
+        return self._cluster.find_pid(node_id)
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
         """Submit a job of higher priority for a node; `notice_s` is the partition's GraceTime."""
         with self._lock:
             if node_id not in self._live:
                 raise ProcessLookupError(f"{node_id} is lost already")
-        self._preempted[node_id] = self._cluster.restarts_of(self.job)
-        self._ends_all()
+        self._preempted[node_id] = self._cluster.count_restarts(self.job)
+        self._mark_all_signalled()
         grace_s = max(0, round(notice_s))
         self._cluster.preempt(node_id, grace_s=grace_s, for_s=TAKES_S)
         # The worker stays at the place of the fault until Slurm has acted.
-        is_preempted = self._until(lambda: self._is_preempted(node_id), ACTS_S)
+        is_preempted = self._await_even_after_run(lambda: self._is_preempted(node_id), ACTS_S)
         if not grace_s and is_preempted:
-            self._until(lambda: self._is_off(node_id), ACTS_S)
+            self._await_even_after_run(lambda: self._has_left(node_id), ACTS_S)
         return self._clock.now_ns() + int(notice_s * 1e9)
 
     def _is_preempted(self, node_id: str) -> bool:
-        seen = self._cluster.job(self.job)
-        return (seen is not None and seen.is_preempted) or self._is_off(node_id)
+        state = self._cluster.job(self.job)
+        return (state is not None and state.is_preempted) or self._has_left(node_id)
 
-    def _is_off(self, node_id: str) -> bool:
+    def _has_left(self, node_id: str) -> bool:
         """Return whether Slurm has taken the job from the nodes that it was preempted on."""
-        seen = self._cluster.job(self.job)
-        if seen is None:
+        state = self._cluster.job(self.job)
+        if state is None:
             return False
-        return not seen.has_nodes or seen.restarts > self._preempted[node_id]
+        return not state.has_nodes or state.restarts > self._preempted[node_id]
 
     def lose_node(
         self, node_id: str, *, raylet_only: bool = False, unsynced: bool = False
@@ -186,47 +192,51 @@ class LocalSlurmWorld(SlurmWorld):
             return ()
         return super().lose_node(node_id, raylet_only=raylet_only, unsynced=unsynced)
 
-    def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
+    def await_node_death(self, node_id: str, *, within_s: float) -> bool:
         """Return whether Slurm counts a node as down, or has taken the job from it."""
         if node_id in self._preempted:
-            return self._until(lambda: self._is_off(node_id), within_s)
-        return self._until(lambda: self._cluster.is_down(node_id), within_s)
+            return self._await_even_after_run(lambda: self._has_left(node_id), within_s)
+        return self._await_even_after_run(lambda: self._cluster.is_down(node_id), within_s)
 
     def add_nodes(self, count: int, *, within_s: float) -> list[str]:
         """Start the daemons of further nodes; return those that are idle in time."""
         with self._lock:
-            known = len(self._joined)
-            if known + count > self._cluster.nodes + SPARES:
+            node_count = len(self._joined)
+            if node_count + count > self._cluster.nodes + SPARES:
                 raise RefusedError(f"a local Slurm has {SPARES} nodes to add at most")
-            fresh = [f"node-{known + number}" for number in range(count)]
-            self._joined += fresh
-            self._live += fresh
-        for node in fresh:
+            added_nodes = [f"node-{node_count + number}" for number in range(count)]
+            self._joined += added_nodes
+            self._live += added_nodes
+        for node in added_nodes:
             self._cluster.start_node(node)
-        self._until(lambda: self._cluster.idle().issuperset(fresh), within_s)
-        idle = self._cluster.idle()
-        return [node for node in fresh if node in idle]
+        self._await_even_after_run(
+            lambda: self._cluster.find_idle_nodes().issuperset(added_nodes), within_s
+        )
+        idle = self._cluster.find_idle_nodes()
+        return [node for node in added_nodes if node in idle]
 
-    def roots_of(self, node_id: str) -> list[int]:
-        return [self.first_of(node_id), *self._steps(node_id)]
+    def find_root_pids(self, node_id: str) -> list[int]:
+        return [self.find_first_pid(node_id), *self._find_step_pids(node_id)]
 
-    def _steps(self, node_id: str) -> list[int]:
+    def _find_step_pids(self, node_id: str) -> list[int]:
         """Return the pids of a node's steps: they hold the log of its daemon open."""
-        log = os.path.realpath(self._cluster.log_of(node_id))
-        return [p.pid for p in psutil.process_iter() if _is_step(p, log)]
+        log = os.path.realpath(self._cluster.find_log(node_id))
+        return [process.pid for process in psutil.process_iter() if _is_step(process, log)]
 
     # -- asked as the queue of the job ----------------------------------------------------------
 
     def fail_prolog(self) -> None:
         self._cluster.fail_prolog()
 
-    def drained(self, *, within_s: float) -> str | None:
+    def wait_for_drain(self, *, within_s: float) -> str | None:
         def is_held() -> bool:
-            seen = self._cluster.job(self.job)
-            return seen is not None and seen.state == "PENDING" and not seen.waits
+            state = self._cluster.job(self.job)
+            return state is not None and state.state == "PENDING" and not state.waits
 
-        self._until(lambda: is_held() and self._cluster.drained() is not None, within_s)
-        return self._cluster.drained() if is_held() else None
+        self._await_even_after_run(
+            lambda: is_held() and self._cluster.find_drained_node() is not None, within_s
+        )
+        return self._cluster.find_drained_node() if is_held() else None
 
     def repair(self, node: str) -> None:
         self._cluster.repair(node)
@@ -237,19 +247,19 @@ class LocalSlurmWorld(SlurmWorld):
     def resume(self) -> None:
         self._cluster.control("resume", self.job)
 
-    def time_out(self, *, within_s: float) -> bool:
+    def reach_time_limit(self, *, within_s: float) -> bool:
         self._cluster.limit_time(self.job)
-        self._ends_all()
-        return self._until(self._is_ending, within_s)
+        self._mark_all_signalled()
+        return self._await_even_after_run(self._is_ending, within_s)
 
     def _is_ending(self) -> bool:
-        seen = self._cluster.job(self.job)
-        return seen is not None and seen.state != "RUNNING"
+        state = self._cluster.job(self.job)
+        return state is not None and state.state != "RUNNING"
 
-    def stop(self) -> int:
+    def stop_daemon(self) -> int:
         return self._cluster.stop_controller()
 
-    def start(self, *, within_s: float) -> int | None:
+    def start_daemon(self, *, within_s: float) -> int | None:
         return self._cluster.start_controller(within_s=within_s)
 
 
@@ -268,7 +278,7 @@ def _is_batch_shell(process: psutil.Process) -> bool:
     return False
 
 
-def _has_got(pid: int, number: int) -> bool:
+def _has_received(pid: int, number: int) -> bool:
     """Return whether a process that is stopped has a signal pending, or has ended."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
@@ -279,6 +289,6 @@ def _has_got(pid: int, number: int) -> bool:
 
 def _is_step(process: psutil.Process, log: str) -> bool:
     try:
-        return process.name() == STEP and any(one.path == log for one in process.open_files())
+        return process.name() == STEP and any(file.path == log for file in process.open_files())
     except psutil.Error:
         return False

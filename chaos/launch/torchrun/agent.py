@@ -4,7 +4,7 @@
 decides by itself; five of its agent's methods are followed, and none is changed. Only the first
 rendezvous waits until all agents of the start are ready, as far apart as their imports may end;
 and where a fault has taken a node, agents that are done wait for each other less long than torch
-has it (see `rendezvous.times_of`).
+has it (see `rendezvous.find_timeouts`).
 """
 
 import os
@@ -19,12 +19,12 @@ from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend as rend
 
 from chaos.errors import HarnessError
 from chaos.faults.world import Target
-from chaos.launch.environment import NODE_ENV, named_by_start
-from chaos.launch.job import words_of
+from chaos.launch.environment import NODE_ENV, build_journal_name
+from chaos.launch.job import build_script_words
 from chaos.launch.torchrun import worker
-from chaos.launch.torchrun.rendezvous import HOST, launch_options, max_restarts, times_of
+from chaos.launch.torchrun.rendezvous import HOST, build_launch_options, find_timeouts, max_restarts
 from chaos.launch.torchrun.settings import ATTEMPT_ENV, FIRST_ENV, node_number
-from chaos.model.causes import causes
+from chaos.model.causes import find_causes
 from chaos.model.event import (
     AgentEnded,
     Disturbed,
@@ -47,26 +47,26 @@ def main(run_directory: str, harness: int) -> int:
     die_with_parent(harness)
     directory = RunDirectory(Path(run_directory))
     plan, node = directory.load_plan(), os.environ[NODE_ENV]
-    name = named_by_start(f"agent-{node}")
+    name = build_journal_name(f"agent-{node}")
     journal = Journal(directory.journals, name, role="driver", clock=SystemClock())
     answer_with_stacks(directory.logs / agent_stacks(node))
     controller = RunAddress.from_env().connect()
     observer = AgentObserver(journal, controller, directory, node)
     observer.follow()
     try:
-        torchrun.main(_words(plan, node, controller, directory.logs))
+        torchrun.main(_build_command(plan, node, controller, directory.logs))
     except HarnessError as error:  # of an embedded run: the process that forks is gone
         journal.add(Disturbed(why=str(error)))
         return 1
     except (Exception, SystemExit) as error:  # noqa: BLE001 - torchrun's own end, which is kept
-        told = (observer.last_errors or str(error))[:2000]
-        journal.add(AgentEnded(node_id=node, error=type(error).__name__, message=told))
+        message = (observer.last_errors or str(error))[:2000]
+        journal.add(AgentEnded(node_id=node, error=type(error).__name__, message=message))
         return 1
     journal.add(AgentEnded(node_id=node))
     return 0
 
 
-def _words(plan: Plan, node: str, controller: ControllerPort, logs: Path) -> list[str]:
+def _build_command(plan: Plan, node: str, controller: ControllerPort, logs: Path) -> list[str]:
     """Return torchrun's command line; the script that it starts starts the job's script.
 
     By default torchrun 2.13 leaves a folder of logs behind in the temporary folder, run by run.
@@ -75,14 +75,14 @@ def _words(plan: Plan, node: str, controller: ControllerPort, logs: Path) -> lis
     hosts = number == HOST or plan.shape.nodes == 1
     port = 0 if hosts else controller.rendezvous_port()
     return [
-        *launch_options(plan, number, port, os.environ),
+        *build_launch_options(plan, number, port, os.environ),
         f"--max-restarts={max_restarts(plan)}",
         f"--log-dir={logs / 'torchelastic'}",
         # torchrun reads all words before it knows which are the script's: without this, an option
         # of the script's that begins as several of its own do is refused (torch 2.13).
         "--",
         worker.__file__,
-        *words_of(plan),
+        *build_script_words(plan),
     ]
 
 
@@ -117,73 +117,75 @@ class AgentObserver:
 
         # The port of the store is free of choice, and known once its host has made it: the agents
         # of other nodes ask for it (`rendezvous_port`) before they call torchrun.
-        def hosted(parameters: Any) -> Any:  # a TCPStore
+        def create_store(parameters: Any) -> Any:  # a TCPStore
             store = host(parameters)
             if node_number(self._node) == HOST:
-                self._guarded("store", lambda: self._controller.rendezvous_hosted(store.port))
+                self._call_safely("store", lambda: self._controller.rendezvous_hosted(store.port))
             return store
 
         # Only the first rendezvous waits for all: agents are a second apart or more, as their
         # imports end, and torchelastic would begin the job with those that are there (`--nnodes
         # MIN:MAX`). Later rounds are torchelastic's own matter.
-        def met(agent: Any, group: WorkerGroup) -> None:
+        def meet_watched(agent: Any, group: WorkerGroup) -> None:
             if self._attempt < 0:
-                self._guarded("start", lambda: self._controller.agent_ready(self._node))
+                self._call_safely("start", lambda: self._controller.agent_ready(self._node))
             meet(agent, group)
-            self._guarded("rendezvous", lambda: self._met(group))
+            self._call_safely("rendezvous", lambda: self._learn_round(group))
 
-        rendezvous_backend._create_tcp_store = hosted  # noqa: SLF001
-        LocalElasticAgent._rendezvous = met  # noqa: SLF001
+        rendezvous_backend._create_tcp_store = create_store  # noqa: SLF001
+        LocalElasticAgent._rendezvous = meet_watched  # noqa: SLF001
 
     def _follow_starts(self) -> None:
         start, restart = LocalElasticAgent._start_workers, LocalElasticAgent._restart_workers  # noqa: SLF001
 
-        def started(agent: Any, group: WorkerGroup) -> dict[int, Any]:
+        def start_watched(agent: Any, group: WorkerGroup) -> dict[int, Any]:
             pids: dict[int, Any] = start(agent, group)
-            self._guarded("round", lambda: self._started(group, pids))
+            self._call_safely("round", lambda: self._report_workers(group, pids))
             return pids
 
         # torchelastic restarts workers for two reasons by the same method: one failed, or the
         # membership changed, which costs no retry. What the last look at them found tells which.
-        def restarted(agent: Any, group: WorkerGroup) -> None:
+        def restart_watched(agent: Any, group: WorkerGroup) -> None:
             if not self._has_failed:
                 changed = MembershipChanged(attempt=self._attempt, node_id=self._node)
-                self._guarded("membership", lambda: self._journal.add(changed))
+                self._call_safely("membership", lambda: self._journal.add(changed))
             restart(agent, group)
 
-        LocalElasticAgent._start_workers = started  # noqa: SLF001
-        LocalElasticAgent._restart_workers = restarted  # noqa: SLF001
+        LocalElasticAgent._start_workers = start_watched  # noqa: SLF001
+        LocalElasticAgent._restart_workers = restart_watched  # noqa: SLF001
 
     def _follow_decisions(self) -> None:
         monitor = LocalElasticAgent._monitor_workers  # noqa: SLF001
 
-        def monitored(agent: Any, group: WorkerGroup) -> Any:  # a RunResult
+        def monitor_watched(agent: Any, group: WorkerGroup) -> Any:  # a RunResult
             result = monitor(agent, group)
             self._has_failed = result.state in {WorkerState.FAILED, WorkerState.UNHEALTHY}
             if self._has_failed:
-                left = agent._remaining_restarts  # noqa: SLF001
-                self._guarded("failure", lambda: self._failed(left, result.failures))
+                restarts_left = agent._remaining_restarts  # noqa: SLF001
+                self._call_safely(
+                    "failure", lambda: self._record_failure(restarts_left, result.failures)
+                )
             return result
 
-        LocalElasticAgent._monitor_workers = monitored  # noqa: SLF001
+        LocalElasticAgent._monitor_workers = monitor_watched  # noqa: SLF001
 
     def _follow_end(self) -> None:
         wait = LocalElasticAgent._exit_barrier  # noqa: SLF001
 
         # An agent whose workers are done waits for all others, 300 s by torch's default. One that a
         # fault has taken never comes, and a right job would fail or stand there as long.
-        def waited(agent: Any) -> None:
-            def settle() -> None:
+        def wait_watched(agent: Any) -> None:
+            def shorten_timeout() -> None:
                 if self._controller.node_taken():
-                    least = times_of(os.environ).exit
-                    agent._exit_barrier_timeout = min(agent._exit_barrier_timeout, least)  # noqa: SLF001
+                    exit_s = find_timeouts(os.environ).exit
+                    agent._exit_barrier_timeout = min(agent._exit_barrier_timeout, exit_s)  # noqa: SLF001
 
-            self._guarded("end", settle)
+            self._call_safely("end", shorten_timeout)
             wait(agent)
 
-        LocalElasticAgent._exit_barrier = waited  # noqa: SLF001
+        LocalElasticAgent._exit_barrier = wait_watched  # noqa: SLF001
 
-    def _met(self, group: WorkerGroup) -> None:
+    def _learn_round(self, group: WorkerGroup) -> None:
         """Learn the number of the round, and pass it on to the workers that are started next."""
         # Through the environment: a worker is started with a copy of it, and has the number before
         # its first line.
@@ -192,29 +194,31 @@ class AgentObserver:
         self._attempt = int(os.environ[FIRST_ENV]) + round_
         os.environ[ATTEMPT_ENV] = str(self._attempt)
 
-    def _started(self, group: WorkerGroup, pids: dict[int, Any]) -> None:
-        mine = {
-            w.global_rank: Target(self._attempt, w.global_rank, pids[w.local_rank], self._node)
-            for w in group.workers
+    def _report_workers(self, group: WorkerGroup, pids: dict[int, Any]) -> None:
+        targets = {
+            member.global_rank: Target(
+                self._attempt, member.global_rank, pids[member.local_rank], self._node
+            )
+            for member in group.workers
         }
-        self._controller.part_started(self._attempt, group.workers[0].world_size, mine)
+        self._controller.part_started(self._attempt, group.workers[0].world_size, targets)
 
-    def _failed(self, left: int, failures: dict[int, Any]) -> None:
+    def _record_failure(self, restarts_left: int, failures: dict[int, Any]) -> None:
         """Record a failure of the round, and whether torchrun restarts this node's workers."""
-        errors = {rank: self._error_of(failure) for rank, failure in sorted(failures.items())}
-        self.last_errors = "\n".join(causes(errors).values())
-        decided = FailureDecided(
+        errors = {rank: self._find_error(failure) for rank, failure in sorted(failures.items())}
+        self.last_errors = "\n".join(find_causes(errors).values())
+        decision_event = FailureDecided(
             attempt=self._attempt,
-            decision="RETRY" if left > 0 else "RAISE",
+            decision="RETRY" if restarts_left > 0 else "RAISE",
             charged="failures",
-            error=f"a worker ended; {left} restarts were left",
+            error=f"a worker ended; {restarts_left} restarts were left",
             errors=errors,
             node_id=self._node,
         )
-        self._journal.add(decided)
-        self._controller.failure_decided(decided)
+        self._journal.add(decision_event)
+        self._controller.failure_decided(decision_event)
 
-    def _error_of(self, failure: Any) -> str:  # a ProcessFailure
+    def _find_error(self, failure: Any) -> str:  # a ProcessFailure
         """Return what ended a worker: a signal, the error that it raised, or its exit code."""
         # torchelastic knows of an error only where a script's function is decorated with `record`.
         # The probe has written what the train function raised into the worker's own journal.
@@ -222,15 +226,15 @@ class AgentObserver:
             return f"ended by {failure.signal_name()}"
         path = self._run.journals / f"worker-{failure.pid}.jsonl"
         entries = read_journal(path)[0] if path.exists() else []
-        ends = [entry.what.error for entry in entries if isinstance(entry.what, TrainFnEnded)]
+        ends = [entry.event.error for entry in entries if isinstance(entry.event, TrainFnEnded)]
         return next((error for error in reversed(ends) if error), f"exit code {failure.exitcode}")
 
-    def _guarded(self, where: str, act: Any) -> None:  # a function
+    def _call_safely(self, operation: str, act: Any) -> None:  # a function
         try:
             act()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
             text = f"{type(error).__name__}: {error}"
-            self._journal.add(ObserverFailed(where=where, error=text))
+            self._journal.add(ObserverFailed(where=operation, error=text))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from chaos.launch.torchrun.rendezvous import HOST
 from chaos.launch.torchrun.settings import node_name
 from chaos.processes.start import Process
-from chaos.processes.tree import end_all
+from chaos.processes.tree import kill_tree
 
 
 class Agents:
@@ -23,17 +23,17 @@ class Agents:
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="agents")
         self._guard = threading.Lock()
         self._agents: dict[str, Process] = {}
-        self._taken: set[str] = set()  # nodes that a fault took, or gave notice
+        self._faulted: set[str] = set()  # nodes that a fault took, or gave notice
 
     @property
     def host(self) -> str:
         """The node of the first agent, which hosts the rendezvous."""
         return node_name(self._first)
 
-    def has(self, node_id: str) -> bool:
+    def has_node(self, node_id: str) -> bool:
         return node_id in self._agents
 
-    def pid_of(self, node_id: str) -> int:
+    def find_pid(self, node_id: str) -> int:
         return self._agents[node_id].pid
 
     def add(self) -> str:
@@ -47,38 +47,40 @@ class Agents:
             self._agents[node] = process
         return node
 
-    def take(self, node_id: str) -> None:
+    def mark_faulted(self, node_id: str) -> None:
         """Note that a fault ends a node's agent, so that its exit code means nothing."""
-        self._taken.add(node_id)
+        self._faulted.add(node_id)
 
     @property
-    def is_any_taken(self) -> bool:
-        return bool(self._taken)
+    def has_faulted(self) -> bool:
+        return bool(self._faulted)
 
-    def codes(self) -> dict[str, int | None]:
+    def find_exit_codes(self) -> dict[str, int | None]:
         """Return the exit codes of the agents that no fault has taken, None while they run."""
         with self._guard:
-            mine = {n: process for n, process in self._agents.items() if n not in self._taken}
-        return {node: process.poll() for node, process in mine.items()}
+            unfaulted = {
+                name: process for name, process in self._agents.items() if name not in self._faulted
+            }
+        return {node: process.poll() for node, process in unfaulted.items()}
 
-    def is_over(self) -> bool:
+    def have_ended(self) -> bool:
         """Return whether no agent runs, those included that a fault has taken."""
         with self._guard:
-            every = list(self._agents.values())
-        return all([process.poll() is not None for process in every])  # noqa: C419 - reap each
+            processes = list(self._agents.values())
+        return all([process.poll() is not None for process in processes])  # noqa: C419 - reap each
 
-    def end_one(self, node_id: str) -> None:
+    def end_agent(self, node_id: str) -> None:
         """Kill a node's agent, whose exit code then means nothing."""
-        self.take(node_id)
-        end_all(self.pid_of(node_id))
+        self.mark_faulted(node_id)
+        kill_tree(self.find_pid(node_id))
 
     def end(self) -> None:
         with self._guard:
-            every = list(self._agents.values())
-        for process in every:
+            processes = list(self._agents.values())
+        for process in processes:
             if process.poll() is None:
-                end_all(process.pid)
-        for process in every:
+                kill_tree(process.pid)
+        for process in processes:
             process.wait()
 
     def close(self) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from chaos.launch.commands.backend import CommandBackend
 from chaos.launch.commands.roots import NOWHERE
-from chaos.launch.environment import no_gpu_is_forked
+from chaos.launch.environment import explain_gpu_refusal
 from chaos.launch.torchrun.run import AGENT, TorchrunRun
-from chaos.launch.torchrun.settings import environment_of
+from chaos.launch.torchrun.settings import build_environment
 from chaos.model.plan import Plan
 
 OMP_ENV = "OMP_NUM_THREADS"
@@ -22,7 +22,7 @@ class TorchrunBackend(CommandBackend):
 
     @staticmethod
     def root_env(plan: Plan, hash_seed: str) -> dict[str, str]:
-        env = environment_of(plan, NOWHERE, hash_seed=hash_seed)
+        env = build_environment(plan, NOWHERE, hash_seed=hash_seed)
         if plan.job.workers > 1:  # as torchrun 2.13 has it, before workers import anything
             env.setdefault(OMP_ENV, "1")
         return env
@@ -31,7 +31,7 @@ class TorchrunBackend(CommandBackend):
     def why_not_forked(env: Mapping[str, str]) -> str | None:
         if "PYTHON_EXEC" in env:
             return "PYTHON_EXEC names an interpreter of its own, and forked workers have chaos's"
-        return no_gpu_is_forked(env)
+        return explain_gpu_refusal(env)
 
 
 open_scripts, why_not_forked = TorchrunBackend, TorchrunBackend.why_not_forked

@@ -7,17 +7,17 @@ from chaos.model.event import AgentEnded, FitCalled, FitRaised, FitReturned
 from chaos.model.launcher import Launcher
 from chaos.model.plan import Plan
 
-_ME: Launcher = "torchrun"
-_OF_WORKERS = "ChildFailedError"  # torch's error for what its workers came to
+_LAUNCHER: Launcher = "torchrun"
+_WORKER_ERROR = "ChildFailedError"  # torch's error for what its workers came to
 
 
-def job_called(plan: Plan) -> FitCalled:
+def build_fit_event(plan: Plan) -> FitCalled:
     """Return the event of the start of a plan's job."""
     job = plan.job
-    least = job.min_workers or job.workers
-    workers = job.workers if least == job.workers else [least, job.workers]
+    workers_min = job.min_workers or job.workers
+    workers = job.workers if workers_min == job.workers else [workers_min, job.workers]
     return FitCalled(
-        trainer=_ME,
+        trainer=_LAUNCHER,
         workers=job.workers,
         run_name=plan.slug,
         storage_path="",
@@ -26,25 +26,33 @@ def job_called(plan: Plan) -> FitCalled:
     )
 
 
-def job_ended(
-    codes: Mapping[str, int | None], ended: Mapping[str, AgentEnded], worked: Collection[str]
+def build_end_event(
+    codes: Mapping[str, int | None],
+    end_events: Mapping[str, AgentEnded],
+    worker_nodes: Collection[str],
 ) -> FitReturned | FitRaised:
     """Return how a job ended, by its agents.
 
-    `codes`: the exit codes of the agents that no fault took, `worked`: the nodes that have had
-    workers. An agent that comes when the others are done has no part in the job.
+    `codes`: the exit codes of the agents that no fault took, `worker_nodes`: the nodes that have
+    had workers. An agent that comes when the others are done has no part in the job.
     """
-    mine = {node: code for node, code in codes.items() if node in worked or not worked}
-    failed = [ended[node] for node in mine if node in ended and ended[node].error is not None]
-    if mine and not any(mine.values()):
-        return FitReturned(metrics={}, checkpoint=None, launcher=_ME)
+    job_codes = {
+        node: code for node, code in codes.items() if node in worker_nodes or not worker_nodes
+    }
+    failures = [
+        end_events[node]
+        for node in job_codes
+        if node in end_events and end_events[node].error is not None
+    ]
+    if job_codes and not any(job_codes.values()):
+        return FitReturned(metrics={}, checkpoint=None, launcher=_LAUNCHER)
     # Where a worker failed, the other agents raise for the rendezvous that its agent has closed.
-    failed.sort(key=lambda event: event.error != _OF_WORKERS)
-    if failed:
-        error, message = failed[0].error or "", failed[0].message
-    elif any(mine.values()):
-        codes_seen = ", ".join(f"{node} {code}" for node, code in mine.items())
-        error, message = "SystemExit", f"agents ended without an error: {codes_seen}"
+    failures.sort(key=lambda event: event.error != _WORKER_ERROR)
+    if failures:
+        error, message = failures[0].error or "", failures[0].message
+    elif any(job_codes.values()):
+        described = ", ".join(f"{node} {code}" for node, code in job_codes.items())
+        error, message = "SystemExit", f"agents ended without an error: {described}"
     else:
         error, message = "NodeDied", "no node is left that could go on"
-    return FitRaised(error=error, message=message, launcher=_ME)
+    return FitRaised(error=error, message=message, launcher=_LAUNCHER)

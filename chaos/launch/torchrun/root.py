@@ -23,8 +23,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from chaos.launch.commands.root import forked, warm_up
-from chaos.processes.forks import Forks, gone
+from chaos.launch.commands.root import serve_starts, warm_up
+from chaos.processes.forks import Forks, build_death_error
 from chaos.processes.start import ForkedProcess, ProcessStart
 from chaos.processes.wire import Wire
 
@@ -36,15 +36,19 @@ def main(fd: int) -> None:
 
     # From here on this is an agent, a child of the root. The forker is forked off first:
     # torchelastic starts threads in the agent, and a process with threads must not be forked from.
-    start = forked(harness, token)
-    ours, theirs = socket.socketpair()
+    start = serve_starts(harness, token)
+    agent_end, forker_end = socket.socketpair()
     if os.fork() == 0:
-        ours.close()
-        start = forked(Wire(theirs), token)
+        agent_end.close()
+        start = serve_starts(Wire(forker_end), token)
         worker.main(start.words[1:])
         return
-    theirs.close()
-    fork_workers(Forks(Wire(ours), lambda: gone("the process that workers are forked from")))
+    forker_end.close()
+    fork_workers(
+        Forks(
+            Wire(agent_end), lambda: build_death_error("the process that workers are forked from")
+        )
+    )
     code = agent.main(start.words[0], os.getppid())
     sys.stdout.flush()
     sys.stderr.flush()
@@ -64,7 +68,7 @@ def fork_workers(forks: Forks) -> None:
             assert unbuffered == "-u"
             out, err = (stream and stream.name for stream in (self._stdout, self._stderr))
             start = ProcessStart(tuple(words), env, str(Path.cwd()), out, err)
-            return ForkedProcess(forks, start, what="a worker")
+            return ForkedProcess(forks, start, process_name="a worker")
 
         def close(self, death_sig: Any = None) -> None:  # a signal
             try:

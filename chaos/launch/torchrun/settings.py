@@ -23,6 +23,6 @@ def node_number(name: str) -> int:
     return int(name.rpartition("-")[2])
 
 
-def environment_of(plan: Plan, address: RunAddress, *, hash_seed: str) -> dict[str, str]:
+def build_environment(plan: Plan, address: RunAddress, *, hash_seed: str) -> dict[str, str]:
     """Return the environment of torchrun and its workers."""
     return command_env(plan, address, hash_seed=hash_seed, defaults=_DEFAULTS)

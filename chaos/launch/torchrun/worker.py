@@ -12,10 +12,10 @@ if __name__ == "__main__":
     sys.path.pop(0)  # this file's folder: modules of the script's may have the names of these here
 
 from chaos.launch.child import record_training, watch_children
-from chaos.launch.commands.worker import complain, opened, run_watched
+from chaos.launch.commands.worker import report_probe_error, run_notifying_script, start_probe
 from chaos.launch.environment import NODE_ENV
 from chaos.launch.job import run_script
-from chaos.launch.node_disk import disk_in
+from chaos.launch.node_disk import build_node_disk
 from chaos.launch.torchrun.settings import ATTEMPT_ENV
 from chaos.probe.address import RunAddress
 from chaos.probe.probe import Probe, Worker
@@ -28,29 +28,29 @@ def main(words: Sequence[str]) -> None:
     die_with_parent(os.getppid())
     probe: Probe | None = None
     try:
-        probe = _probe(RunAddress.from_env())
+        probe = _watch_process(RunAddress.from_env())
     except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
-        complain(error)
+        report_probe_error(error)
     if probe is None:
         run_script(words)
         return
-    probe.train_fn_begins()
-    run_watched(words, probe.train_fn_ended)
+    probe.record_train_fn_start()
+    run_notifying_script(words, probe.record_train_fn_end)
 
 
-def _probe(address: RunAddress) -> Probe:
+def _watch_process(address: RunAddress) -> Probe:
     plan, node = RunDirectory(address.directory).load_plan(), os.environ[NODE_ENV]
-    watch_children(disk_in(plan, address, node).use())
+    watch_children(build_node_disk(plan, address, node).use())
     pid = os.getpid()
     journals = RunDirectory(address.directory).journals
     record_training(journals, is_rank=lambda: os.getpid() == pid)
     worker = Worker(
         attempt=int(os.environ[ATTEMPT_ENV]),
         rank=int(os.environ["RANK"]),
-        ranks=int(os.environ["WORLD_SIZE"]),
+        world_size=int(os.environ["WORLD_SIZE"]),
         node_id=node,
     )
-    return opened(worker, address)
+    return start_probe(worker, address)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ class WorkerEvent(Event, frozen=True, kw_only=True):
     rank: int
 
     @property
-    def who(self) -> str:
+    def worker_label(self) -> str:
         """The rank and its attempt in words."""
         return f"rank {self.rank}, attempt {self.attempt}"
 
@@ -34,10 +34,10 @@ class StepEvent(WorkerEvent, frozen=True, kw_only=True):
     step: int
 
     @property
-    def place(self) -> str:
+    def training_place(self) -> str:
         return f"epoch {self.epoch}, step {self.step}"
 
 
-def numbers(losses: tuple[float | str, ...]) -> str:
+def describe_losses(losses: tuple[float | str, ...]) -> str:
     """Return losses in words."""
     return ", ".join(str(loss) for loss in losses) or "none"

@@ -3,8 +3,8 @@
 from typing import Any
 
 from chaos.model.events.base import Event
-from chaos.model.launcher import FACTS, Launcher
-from chaos.words import gist
+from chaos.model.launcher import LAUNCHER_FACTS, Launcher
+from chaos.wording import extract_last_line
 
 
 class FitCalled(Event, frozen=True, kw_only=True):
@@ -29,8 +29,8 @@ class FitReturned(Event, frozen=True, kw_only=True):
     launcher: Launcher = "ray"
 
     def _text(self) -> str:
-        facts = FACTS[self.launcher]
-        if "reports" not in facts.has:
+        facts = LAUNCHER_FACTS[self.launcher]
+        if "reports" not in facts.parts:
             return f"{facts.words.call} ended: every worker returned"
         return f"{facts.words.call} returned; its checkpoint: {self.checkpoint or 'none'}"
 
@@ -54,7 +54,10 @@ class FitRaised(Event, frozen=True, kw_only=True):
     launcher: Launcher = "ray"
 
     def _text(self) -> str:
-        return f"{FACTS[self.launcher].words.raised(self.error)}: {gist(self.message)}"
+        return (
+            f"{LAUNCHER_FACTS[self.launcher].words.describe_failure(self.error)}: "
+            f"{extract_last_line(self.message)}"
+        )
 
 
 NO_FIT, LATER_FIT = "NoFit", "LaterFit"
@@ -75,7 +78,7 @@ class ScriptRaised(Event, frozen=True, kw_only=True):
     def _text(self) -> str:
         if self.error == LATER_FIT:
             return self.message
-        return f"the script failed outside fit(): {self.error}: {gist(self.message)}"
+        return f"the script failed outside fit(): {self.error}: {extract_last_line(self.message)}"
 
 
 class CommandEnded(Event, frozen=True, kw_only=True):
@@ -89,7 +92,7 @@ class CommandEnded(Event, frozen=True, kw_only=True):
 
     def _text(self) -> str:
         return (
-            f"the script raised {self.error}: {gist(self.message)}"
+            f"the script raised {self.error}: {extract_last_line(self.message)}"
             if self.error
             else "the script ended"
         )
@@ -104,10 +107,12 @@ class AgentEnded(Event, frozen=True, kw_only=True):
     message: str = ""
 
     def _text(self) -> str:
-        how = (
-            f"raised {self.error}: {gist(self.message)}" if self.error else "every worker returned"
+        outcome = (
+            f"raised {self.error}: {extract_last_line(self.message)}"
+            if self.error
+            else "every worker returned"
         )
-        return f"torchrun's agent of {self.node_id} ended: {how}"
+        return f"torchrun's agent of {self.node_id} ended: {outcome}"
 
 
 class MembershipChanged(Event, frozen=True, kw_only=True):
@@ -117,5 +122,5 @@ class MembershipChanged(Event, frozen=True, kw_only=True):
     node_id: str
 
     def _text(self) -> str:
-        who = f"torchrun's agent of {self.node_id}"
-        return f"{who} starts its workers anew after attempt {self.attempt}: nodes join"
+        agent = f"torchrun's agent of {self.node_id}"
+        return f"{agent} starts its workers anew after attempt {self.attempt}: nodes join"

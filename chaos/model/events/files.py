@@ -49,7 +49,7 @@ class FileWritten(StepEvent, frozen=True, kw_only=True):
     parts: tuple[SavedPart, ...] = ()
 
     def _text(self) -> str:
-        return f"{self.who}: wrote {self.path}, {self.bytes} bytes"
+        return f"{self.worker_label}: wrote {self.path}, {self.bytes} bytes"
 
 
 class FileRenamed(StepEvent, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class FileRenamed(StepEvent, frozen=True, kw_only=True):
     to: str
 
     def _text(self) -> str:
-        return f"{self.who}: renamed {self.path} to {self.to}"
+        return f"{self.worker_label}: renamed {self.path} to {self.to}"
 
 
 _VERBS = {
@@ -80,15 +80,17 @@ class FileTouched(StepEvent, frozen=True, kw_only=True):
 
     #: `making` is of a folder; `opening` empties the file, or makes it; a link is symbolic or hard;
     #: `putting` and `completing` are of an object in a store
-    how: Literal["making", "opening", "linking", "removing", "putting", "completing"]
+    operation: Literal["making", "opening", "linking", "removing", "putting", "completing"] = (
+        msgspec.field(name="how")
+    )
     path: str
     #: what a link leads to, or an object is copied from
     to: str = ""
 
     def _text(self) -> str:
-        to = f" to {self.to}" if self.to else ""
-        verb = _VERBS[self.how]
-        return f"{self.who}: {verb} {self.path}{to}"
+        target = f" to {self.to}" if self.to else ""
+        verb = _VERBS[self.operation]
+        return f"{self.worker_label}: {verb} {self.path}{target}"
 
 
 class FileCopied(StepEvent, frozen=True, kw_only=True):
@@ -101,7 +103,7 @@ class FileCopied(StepEvent, frozen=True, kw_only=True):
     digest: str
 
     def _text(self) -> str:
-        return f"{self.who}: copied what was saved at {self.place} to {self.path}"
+        return f"{self.worker_label}: copied what was saved at {self.training_place} to {self.path}"
 
 
 class SeenFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,5 +124,5 @@ class FilesSeen(WorkerEvent, frozen=True, kw_only=True):
     files: tuple[SeenFile, ...]
 
     def _text(self) -> str:
-        there = sum(file.state == "there" for file in self.files)
-        return f"{self.who}: {there} of {len(self.files)} saved files are there"
+        present_count = sum(file.state == "there" for file in self.files)
+        return f"{self.worker_label}: {present_count} of {len(self.files)} saved files are there"

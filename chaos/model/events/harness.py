@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+import msgspec
+
 from chaos.model.events.base import Event, WorkerEvent
 
 
@@ -31,9 +33,9 @@ class RunStarted(Event, frozen=True, kw_only=True):
     again_after: str | None = None
 
     def _text(self) -> str:
-        again = f"; once more, after: {self.again_after}" if self.again_after else ""
-        of = f"seed {self.seed}, backend {self.backend}"
-        return f"run {self.scenario} started ({of}){again}"
+        retry_reason = f"; once more, after: {self.again_after}" if self.again_after else ""
+        settings = f"seed {self.seed}, backend {self.backend}"
+        return f"run {self.scenario} started ({settings}){retry_reason}"
 
 
 class DriverExited(Event, frozen=True, kw_only=True):
@@ -45,8 +47,10 @@ class DriverExited(Event, frozen=True, kw_only=True):
     start: int = 0
 
     def _text(self) -> str:
-        how = f"signal {-self.code}" if self.code < 0 else f"code {self.code}"
-        return f"driver exited with {how}" + (f" (start {self.start})" if self.start else "")
+        exit_reason = f"signal {-self.code}" if self.code < 0 else f"code {self.code}"
+        return f"driver exited with {exit_reason}" + (
+            f" (start {self.start})" if self.start else ""
+        )
 
 
 class StartedAgain(Event, frozen=True, kw_only=True):
@@ -58,8 +62,8 @@ class StartedAgain(Event, frozen=True, kw_only=True):
     has_first_args: bool = False
 
     def _text(self) -> str:
-        how = ", with the arguments of the first start" if self.has_first_args else ""
-        return f"the command is started again (start {self.start}){how}"
+        arguments_note = ", with the arguments of the first start" if self.has_first_args else ""
+        return f"the command is started again (start {self.start}){arguments_note}"
 
 
 class JobAccounted(Event, frozen=True, kw_only=True):
@@ -76,17 +80,17 @@ class JobAccounted(Event, frozen=True, kw_only=True):
     nodes: str
 
     @property
-    def how(self) -> str:
+    def outcome(self) -> str:
         """Its end in words."""
         # The state that a start leaves which its script, or an operator, has requeued (22.05).
         state = "requeued" if self.state == "PENDING" else self.state
         code = f" with code {self.code}" if self.code else ""
         code = f" with signal {self.signal}" if self.signal else code
-        after = "" if self.ran_s is None else f" after {self.ran_s:g} s on {self.nodes}"
-        return f"{state}{code}{after}"
+        duration = "" if self.ran_s is None else f" after {self.ran_s:g} s on {self.nodes}"
+        return f"{state}{code}{duration}"
 
     def _text(self) -> str:
-        return f"Slurm accounts for start {self.start} of the job: {self.how}"
+        return f"Slurm accounts for start {self.start} of the job: {self.outcome}"
 
 
 class DependentSeen(Event, frozen=True, kw_only=True):
@@ -95,14 +99,14 @@ class DependentSeen(Event, frozen=True, kw_only=True):
     #: the name of its script
     script: str
     #: the kind of its dependency
-    after: str
+    dependency_kind: str = msgspec.field(name="after")
     began: bool
     #: where it has not: Slurm's reason
     reason: str = ""
 
     def _text(self) -> str:
-        who = f"{self.script}, which depends on the job ({self.after}),"
-        return f"{who} {'began' if self.began else f'has not begun: {self.reason}'}"
+        dependent_job = f"{self.script}, which depends on the job ({self.dependency_kind}),"
+        return f"{dependent_job} {'began' if self.began else f'has not begun: {self.reason}'}"
 
 
 class DeadlinePassed(Event, frozen=True, kw_only=True):
@@ -127,8 +131,8 @@ class StackTaken(Event, frozen=True, kw_only=True):
     path: str
 
     def _text(self) -> str:
-        whose = "the driver" if self.rank is None else f"rank {self.rank}"
-        return f"stacks of {whose} (pid {self.pid}) are in {self.path}"
+        process_name = "the driver" if self.rank is None else f"rank {self.rank}"
+        return f"stacks of {process_name} (pid {self.pid}) are in {self.path}"
 
 
 class ThreadWaits(WorkerEvent, frozen=True, kw_only=True):
@@ -145,8 +149,11 @@ class ThreadWaits(WorkerEvent, frozen=True, kw_only=True):
     is_main: bool = False
 
     def _text(self) -> str:
-        called = f" for `{self.callee}`" if self.callee else ""
-        return f"{self.who}: waits in {self.file}:{self.line} (`{self.function}`){called}"
+        callee_text = f" for `{self.callee}`" if self.callee else ""
+        return (
+            f"{self.worker_label}: waits in {self.file}:{self.line} "
+            f"(`{self.function}`){callee_text}"
+        )
 
 
 class MemoryExhausted(Event, frozen=True, kw_only=True):
@@ -159,8 +166,8 @@ class MemoryExhausted(Event, frozen=True, kw_only=True):
     share: float
 
     def _text(self) -> str:
-        whose = "its largest process" if self.rank is None else f"rank {self.rank}"
-        return f"memory was {self.share:.0%} full: {whose} (pid {self.pid}) was ended"
+        process_name = "its largest process" if self.rank is None else f"rank {self.rank}"
+        return f"memory was {self.share:.0%} full: {process_name} (pid {self.pid}) was ended"
 
 
 class Disturbed(Event, frozen=True, kw_only=True):
@@ -180,17 +187,18 @@ class WorkersPrestarted(Event, frozen=True, kw_only=True):
 
     attempt: int
     #: the number of this attempt's workers that had been waiting
-    taken: int
+    used_count: int = msgspec.field(name="taken")
     #: the number of additional ones, by node
-    asked: dict[str, int]
+    requested_by_node: dict[str, int] = msgspec.field(name="asked")
     #: the reason why the raylets could not be asked
     error: str | None = None
 
     def _text(self) -> str:
-        taken = f"workers of attempt {self.attempt} that had been waiting: {self.taken}"
+        taken_text = f"workers of attempt {self.attempt} that had been waiting: {self.used_count}"
         if self.error is not None:
-            return f"{taken}; no more could be asked for: {self.error}"
-        return f"{taken}; processes asked for, for the next attempt: {sum(self.asked.values())}"
+            return f"{taken_text}; no more could be asked for: {self.error}"
+        requested_count = sum(self.requested_by_node.values())
+        return f"{taken_text}; processes asked for, for the next attempt: {requested_count}"
 
 
 class LeftoversSearched(Event, frozen=True, kw_only=True):
@@ -206,10 +214,10 @@ class Leftover(Event, frozen=True, kw_only=True):
     """Something of the run that outlived it: a process, placement group, actor or directory."""
 
     kind: Literal["process", "placement_group", "actor", "checkpoint_directory"]
-    what: str
+    name: str = msgspec.field(name="what")
 
     def _text(self) -> str:
-        return f"left behind: {self.kind.replace('_', ' ')} {self.what}"
+        return f"left behind: {self.kind.replace('_', ' ')} {self.name}"
 
 
 class BystanderSeen(Event, frozen=True, kw_only=True):
@@ -232,10 +240,10 @@ class BystanderSeen(Event, frozen=True, kw_only=True):
     error: str | None = None
 
     def _text(self) -> str:
-        how = "returned" if self.finished else "did not end"
-        how = f"raised {self.error}" if self.error else how
+        outcome = "returned" if self.finished else "did not end"
+        outcome = f"raised {self.error}" if self.error else outcome
         counts = f"attempts {self.attempts}, failures {self.failures}, steps {self.steps}"
-        return f"trial {self.trial} beside it: {counts}; its fit() {how}"
+        return f"trial {self.trial} beside it: {counts}; its fit() {outcome}"
 
 
 class JournalCut(Event, frozen=True, kw_only=True):
@@ -261,7 +269,9 @@ class WroteOutside(Event, frozen=True, kw_only=True):
     path: str
     #: `refused`: it would have harmed an existing file, and was prevented; `remote`: likewise, an
     #: object in a store that is not on this machine
-    how: Literal["created", "replaced", "extended", "opened", "refused", "remote"]
+    operation: Literal["created", "replaced", "extended", "opened", "refused", "remote"] = (
+        msgspec.field(name="how")
+    )
     #: what it had made as training's output, when the run was over
     removed: bool
     #: it was the script itself, and not a worker
@@ -270,8 +280,9 @@ class WroteOutside(Event, frozen=True, kw_only=True):
     is_save: bool = False
 
     def _text(self) -> str:
-        then = "; it is removed" if self.removed else ""
-        return f"the job wrote outside the audit's folder: {self.path} ({self.how}){then}"
+        removal_note = "; it is removed" if self.removed else ""
+        write_text = f"{self.path} ({self.operation}){removal_note}"
+        return f"the job wrote outside the audit's folder: {write_text}"
 
 
 class FolderCompared(Event, frozen=True, kw_only=True):
@@ -288,8 +299,8 @@ class FolderCompared(Event, frozen=True, kw_only=True):
     cut: str = ""
 
     def _text(self) -> str:
-        what = (("new", self.new), ("changed", self.changed), ("gone", self.gone))
-        parts = [f"{word}: {', '.join(paths)}" for word, paths in what if paths]
+        path_groups = (("new", self.new), ("changed", self.changed), ("gone", self.gone))
+        parts = [f"{change}: {', '.join(paths)}" for change, paths in path_groups if paths]
         parts += [f"not looked into: {self.cut} and more"] if self.cut else []
         return f"in the working folder, by no watched process: {'; '.join(parts)}"
 

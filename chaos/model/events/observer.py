@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from chaos.model.events.base import Event
-from chaos.model.places import Place
+from chaos.model.places import TrainingPlace
 
 
 class ControllerState(Event, frozen=True, kw_only=True):
@@ -53,11 +53,11 @@ class Committed(Event, frozen=True, kw_only=True):
     early: bool = False
     #: the place where a restart from the checkpoint continues, if that is
     #: not after its report: its content was saved earlier
-    goes_on: Place | None = None
+    goes_on: TrainingPlace | None = None
 
     def _text(self) -> str:
-        what = f"checkpoint {self.checkpoint}" if self.checkpoint else "no checkpoint"
-        return f"epoch {self.epoch} committed by attempt {self.attempt}, with {what}"
+        content = f"checkpoint {self.checkpoint}" if self.checkpoint else "no checkpoint"
+        return f"epoch {self.epoch} committed by attempt {self.attempt}, with {content}"
 
 
 class FailureDecided(Event, frozen=True, kw_only=True):
@@ -76,8 +76,8 @@ class FailureDecided(Event, frozen=True, kw_only=True):
 
     def _text(self) -> str:
         charged = "" if self.charged == "nothing" else f", charged to {self.charged}"
-        then = f"{self.decision}{charged}"
-        return f"failure of attempt {self.attempt}: {then}: {self.error}"
+        decision_text = f"{self.decision}{charged}"
+        return f"failure of attempt {self.attempt}: {decision_text}: {self.error}"
 
 
 class ObserverFailed(Event, frozen=True, kw_only=True):

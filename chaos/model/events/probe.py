@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from chaos.model.events.base import Event, StepEvent, WorkerEvent, numbers
+from chaos.model.events.base import Event, StepEvent, WorkerEvent, describe_losses
 from chaos.model.events.state import Inputs
 
 
@@ -24,7 +24,7 @@ class WorkerStarted(WorkerEvent, frozen=True, kw_only=True):
 
     def _text(self) -> str:
         start = f"checkpoint {self.checkpoint}" if self.checkpoint else "no checkpoint"
-        return f"{self.who}: started at epoch {self.epoch} with {start}"
+        return f"{self.worker_label}: started at epoch {self.epoch} with {start}"
 
 
 class CheckpointRead(WorkerEvent, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class CheckpointRead(WorkerEvent, frozen=True, kw_only=True):
     checkpoint: str | None
 
     def _text(self) -> str:
-        return f"{self.who}: asked for its checkpoint, got {self.checkpoint or 'none'}"
+        return f"{self.worker_label}: asked for its checkpoint, got {self.checkpoint or 'none'}"
 
 
 class ChildTrained(Event, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class GroupJoined(WorkerEvent, frozen=True, kw_only=True):
     """A rank has joined its first process group of torch's."""
 
     def _text(self) -> str:
-        return f"{self.who}: joined a process group"
+        return f"{self.worker_label}: joined a process group"
 
 
 class LoaderProcesses(StepEvent, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class LoaderProcesses(StepEvent, frozen=True, kw_only=True):
     count: int
 
     def _text(self) -> str:
-        return f"{self.who}: {self.count} loader processes since {self.place}"
+        return f"{self.worker_label}: {self.count} loader processes since {self.training_place}"
 
 
 class StepDone(StepEvent, frozen=True, kw_only=True, omit_defaults=True):
@@ -82,8 +82,8 @@ class StepDone(StepEvent, frozen=True, kw_only=True, omit_defaults=True):
     optimizer: str = ""
 
     def _text(self) -> str:
-        losses = "not yet known" if self.losses is None else numbers(self.losses)
-        return f"{self.who}: {self.place} done, loss {losses}"
+        losses = "not yet known" if self.losses is None else describe_losses(self.losses)
+        return f"{self.worker_label}: {self.training_place} done, loss {losses}"
 
 
 class LossResolved(StepEvent, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class LossResolved(StepEvent, frozen=True, kw_only=True):
     inputs: Inputs | None = None
 
     def _text(self) -> str:
-        return f"{self.who}: {self.place} had loss {numbers(self.losses)}"
+        return f"{self.worker_label}: {self.training_place} had loss {describe_losses(self.losses)}"
 
 
 class ReportBegun(WorkerEvent, frozen=True, kw_only=True):
@@ -104,19 +104,19 @@ class ReportBegun(WorkerEvent, frozen=True, kw_only=True):
     epoch: int
 
     def _text(self) -> str:
-        return f"{self.who}: report of epoch {self.epoch} begun"
+        return f"{self.worker_label}: report of epoch {self.epoch} begun"
 
 
 class EpochEnded(WorkerEvent, frozen=True, kw_only=True):
     """An epoch that no report ends was over: a step followed a save of the job's own, or none did.
 
-    `torchrun` starts jobs that report nothing; see `EndedBySaves`.
+    `torchrun` starts jobs that report nothing; see `JobFiles.is_at_end`.
     """
 
     epoch: int
 
     def _text(self) -> str:
-        return f"{self.who}: epoch {self.epoch} ended"
+        return f"{self.worker_label}: epoch {self.epoch} ended"
 
 
 class ReportReturned(WorkerEvent, frozen=True, kw_only=True):
@@ -127,8 +127,8 @@ class ReportReturned(WorkerEvent, frozen=True, kw_only=True):
     error: str | None = None
 
     def _text(self) -> str:
-        how = f"raised {self.error}" if self.error else "returned (not yet a commit)"
-        return f"{self.who}: report of epoch {self.epoch} {how}"
+        outcome = f"raised {self.error}" if self.error else "returned (not yet a commit)"
+        return f"{self.worker_label}: report of epoch {self.epoch} {outcome}"
 
 
 class UploadBegun(WorkerEvent, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ class UploadBegun(WorkerEvent, frozen=True, kw_only=True):
     epoch: int
 
     def _text(self) -> str:
-        return f"{self.who}: upload of epoch {self.epoch} begun"
+        return f"{self.worker_label}: upload of epoch {self.epoch} begun"
 
 
 class UploadEnded(WorkerEvent, frozen=True, kw_only=True):
@@ -148,8 +148,8 @@ class UploadEnded(WorkerEvent, frozen=True, kw_only=True):
     error: str | None = None
 
     def _text(self) -> str:
-        how = f"failed: {self.error}" if self.error else "is in storage"
-        return f"{self.who}: upload of epoch {self.epoch} {how}"
+        outcome = f"failed: {self.error}" if self.error else "is in storage"
+        return f"{self.worker_label}: upload of epoch {self.epoch} {outcome}"
 
 
 class ProbeFailed(WorkerEvent, frozen=True, kw_only=True):
@@ -159,4 +159,4 @@ class ProbeFailed(WorkerEvent, frozen=True, kw_only=True):
     error: str
 
     def _text(self) -> str:
-        return f"{self.who}: the probe failed in {self.where}: {self.error}"
+        return f"{self.worker_label}: the probe failed in {self.where}: {self.error}"

@@ -11,7 +11,7 @@ import msgspec
 
 from chaos.model.events.base import Event, StepEvent, WorkerEvent
 from chaos.model.events.files import SavedPart
-from chaos.model.places import Place
+from chaos.model.places import TrainingPlace
 
 #: the kinds of state that a part may be of, in the order of a report
 GROUPS = (
@@ -45,7 +45,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     #: a sum over ranks is that of the whole where their elements are all of it
     elements: int
     #: the elements of the whole
-    of: int
+    whole_elements: int = msgspec.field(name="of")
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,18 +71,20 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def group_of(name: str) -> str:
+def find_group(name: str) -> str:
     """Return the kind of state that a component belongs to."""
     if name.startswith("model.buffers"):
         return "buffers"
     head, _, tail = name.partition(".")
     head = head.rstrip("0123456789[]_")
     if head == "optimizer":
-        of, _, own = tail.rpartition(".")
-        is_setting = of.endswith("settings") or (own in SETTINGS and not of.endswith("state"))
+        parent, _, setting = tail.rpartition(".")
+        is_setting = parent.endswith("settings") or (
+            setting in SETTINGS and not parent.endswith("state")
+        )
         return "optimizer settings" if is_setting else "optimizer"
-    known = {"scheduler": "schedule", "ema": "averaged model", "averaged": "averaged model"}
-    group = known.get(head, head)
+    group_by_head = {"scheduler": "schedule", "ema": "averaged model", "averaged": "averaged model"}
+    group = group_by_head.get(head, head)
     return group if group in GROUPS else "declared"
 
 
@@ -101,7 +103,7 @@ class StateSeen(StepEvent, frozen=True, kw_only=True):
         moment = "after" if self.moment == "step" else self.moment
         step = f", step {self.step}" if self.moment != "left" and self.step else ""
         parts = f"{len(self.components)} parts"
-        return f"{self.who}: state {moment} epoch {self.epoch}{step}: {parts}"
+        return f"{self.worker_label}: state {moment} epoch {self.epoch}{step}: {parts}"
 
 
 class GeneratorsSeen(StepEvent, frozen=True, kw_only=True):
@@ -114,7 +116,7 @@ class GeneratorsSeen(StepEvent, frozen=True, kw_only=True):
     digests: dict[str, str]
 
     def _text(self) -> str:
-        return f"{self.who}: {len(self.digests)} generators at {self.place}"
+        return f"{self.worker_label}: {len(self.digests)} generators at {self.training_place}"
 
 
 class ParametersNamed(StepEvent, frozen=True, kw_only=True):
@@ -127,7 +129,7 @@ class ParametersNamed(StepEvent, frozen=True, kw_only=True):
     names: tuple[str, ...]
 
     def _text(self) -> str:
-        return f"{self.who}: trains {len(self.names)} parameters"
+        return f"{self.worker_label}: trains {len(self.names)} parameters"
 
 
 #: ends the path of a value of a data set as the processes of a persistent loader were given it
@@ -164,8 +166,14 @@ class CensusTaken(StepEvent, frozen=True, kw_only=True):
 
     def _text(self) -> str:
         if self.loop is not None:
-            return f"{self.who}: {len(self.held)} values as loop {self.loop} began at {self.place}"
-        return f"{self.who}: {len(self.held)} new plain values of the job's at {self.place}"
+            return (
+                f"{self.worker_label}: {len(self.held)} values as loop {self.loop} began at "
+                f"{self.training_place}"
+            )
+        return (
+            f"{self.worker_label}: {len(self.held)} new plain values of the job's at "
+            f"{self.training_place}"
+        )
 
 
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +195,7 @@ class ValidationBegun(StepEvent, frozen=True, kw_only=True):
     """
 
     def _text(self) -> str:
-        return f"{self.who}: validation in epoch {self.epoch}, after step {self.step}"
+        return f"{self.worker_label}: validation in epoch {self.epoch}, after step {self.step}"
 
 
 class CodeLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,7 +229,10 @@ class NamesGiven(WorkerEvent, frozen=True, kw_only=True):
     loops: tuple[LoopBody, ...] = ()
 
     def _text(self) -> str:
-        return f"{self.who}: {len(self.lines)} values of the job's, with the lines that name them"
+        return (
+            f"{self.worker_label}: {len(self.lines)} values of the job's, with the lines "
+            f"that name them"
+        )
 
 
 class FileSaveBegun(StepEvent, frozen=True, kw_only=True):
@@ -236,7 +247,7 @@ class FileSaveBegun(StepEvent, frozen=True, kw_only=True):
     is_beside: bool = False
 
     def _text(self) -> str:
-        return f"{self.who}: began to save {self.path}"
+        return f"{self.worker_label}: began to save {self.path}"
 
 
 class FileSaved(StepEvent, frozen=True, kw_only=True):
@@ -258,7 +269,7 @@ class FileSaved(StepEvent, frozen=True, kw_only=True):
     share: float | None = None
 
     def _text(self) -> str:
-        return f"{self.who}: saved {self.path}, {self.bytes} bytes"
+        return f"{self.worker_label}: saved {self.path}, {self.bytes} bytes"
 
 
 class FileLoaded(StepEvent, frozen=True, kw_only=True):
@@ -285,9 +296,11 @@ class FileLoaded(StepEvent, frozen=True, kw_only=True):
         elif self.saved_epoch is None:
             origin = "which was not saved in this run"
         else:
-            at = f"epoch {self.saved_epoch}, step {self.saved_step} of attempt {self.saved_attempt}"
-            origin = f"saved by rank {self.saved_rank} at {at}"
-        return f"{self.who}: loaded {self.path}, {origin}"
+            saving_place = (
+                f"epoch {self.saved_epoch}, step {self.saved_step} of attempt {self.saved_attempt}"
+            )
+            origin = f"saved by rank {self.saved_rank} at {saving_place}"
+        return f"{self.worker_label}: loaded {self.path}, {origin}"
 
 
 class ShardedPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -320,7 +333,7 @@ class PartUploaded(WorkerEvent, frozen=True, kw_only=True):
     sharded: ShardedPart | None = None
 
     def _text(self) -> str:
-        return f"{self.who}: its part of {self.checkpoint} has {len(self.files)} files"
+        return f"{self.worker_label}: its part of {self.checkpoint} has {len(self.files)} files"
 
 
 class StoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -346,9 +359,9 @@ class StorageSeen(Event, frozen=True, kw_only=True):
     began_ns: int | None = None
 
     def _text(self) -> str:
-        when = "when the run was over" if self.op is None else f"at op {self.op}"
+        moment = "when the run was over" if self.op is None else f"at op {self.op}"
         names = ", ".join(stored.name for stored in self.checkpoints) or "no checkpoint"
-        return f"storage held {names} {when}"
+        return f"storage held {names} {moment}"
 
 
 class CheckpointDeleted(Event, frozen=True, kw_only=True):
@@ -367,7 +380,7 @@ class Declared(WorkerEvent, frozen=True, kw_only=True):
     name: str
 
     def _text(self) -> str:
-        return f"{self.who}: declared {self.name}"
+        return f"{self.worker_label}: declared {self.name}"
 
 
 class TrainFnEnded(StepEvent, frozen=True, kw_only=True):
@@ -377,8 +390,8 @@ class TrainFnEnded(StepEvent, frozen=True, kw_only=True):
     error: str | None = None
 
     def _text(self) -> str:
-        how = f"raised {self.error}" if self.error else "returned"
-        return f"{self.who}: the train function {how} at {self.place}"
+        outcome = f"raised {self.error}" if self.error else "returned"
+        return f"{self.worker_label}: the train function {outcome} at {self.training_place}"
 
 
 class WatchCost(WorkerEvent, frozen=True, kw_only=True):
@@ -391,7 +404,7 @@ class WatchCost(WorkerEvent, frozen=True, kw_only=True):
 
     def _text(self) -> str:
         each_us = self.watch_ns / 1000 / max(1, self.steps)
-        return f"{self.who}: watching epoch {self.epoch} took {each_us:.0f} us per step"
+        return f"{self.worker_label}: watching epoch {self.epoch} took {each_us:.0f} us per step"
 
 
 class ProcessSeen(WorkerEvent, frozen=True, kw_only=True):
@@ -411,7 +424,9 @@ class ProcessSeen(WorkerEvent, frozen=True, kw_only=True):
 
     def _text(self) -> str:
         size = f"{self.open_files} open files, {self.memory_bytes / 2**20:.0f} MiB"
-        return f"{self.who}: {size}, {self.children} child processes after epoch {self.epoch}"
+        return (
+            f"{self.worker_label}: {size}, {self.children} child processes after epoch {self.epoch}"
+        )
 
 
 class SetAside(WorkerEvent, frozen=True, kw_only=True):
@@ -421,10 +436,10 @@ class SetAside(WorkerEvent, frozen=True, kw_only=True):
     """
 
     #: its name
-    what: str
+    event_name: str = msgspec.field(name="what")
 
     def _text(self) -> str:
-        return f"{self.who}: {self.what}, before the save was read"
+        return f"{self.worker_label}: {self.event_name}, before the save was read"
 
 
 ResumeEvidence = Literal[
@@ -445,23 +460,26 @@ class Repositioned(StepEvent, frozen=True, kw_only=True):
     #: the file that holds the place if a file is the evidence
     path: str | None = None
     #: the evidence (see `check.resume_place`)
-    by: ResumeEvidence = "file"
+    evidence: ResumeEvidence = msgspec.field(default="file", name="by")
     #: places that fit as well
-    others: tuple[Place, ...] = ()
+    other_places: tuple[TrainingPlace, ...] = msgspec.field(default=(), name="others")
 
     def _text(self) -> str:
-        return f"{self.who}: resumed at {self.place}: {resume_grounds(self.by, self.path)}"
+        return (
+            f"{self.worker_label}: resumed at {self.training_place}: "
+            f"{describe_resume_evidence(self.evidence, self.path)}"
+        )
 
 
-def resume_grounds(by: ResumeEvidence, path: str | None = None) -> str:
+def describe_resume_evidence(evidence: ResumeEvidence, path: str | None = None) -> str:
     """Return in words the evidence for the place of a resume."""
-    match by:
+    match evidence:
         case "state" | "optimizer":
-            return f"its {by} was seen there before"
+            return f"its {evidence} was seen there before"
         case "state and inputs":  # of the state the model at least, the baseline's or the run's own
             return "model and inputs are those of that place"
         case "inputs and losses" | "inputs":
-            return f"{by} are the baseline's there"
+            return f"{evidence} are the baseline's there"
         case "commit":
             return "its checkpoint was committed there"
         case "file":

@@ -2,6 +2,8 @@
 
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from chaos.faults.world import Status
 from chaos.model.events.base import Event, WorkerEvent
 
@@ -37,8 +39,8 @@ class FaultInvoked(WorkerEvent, frozen=True, kw_only=True):
     node_id: str
 
     def _text(self) -> str:
-        where = f"rank {self.rank} (pid {self.pid}, node {self.node_id[:8]})"
-        return f"op {self.op}: {self.fault} injected into {where}"
+        worker_location = f"rank {self.rank} (pid {self.pid}, node {self.node_id[:8]})"
+        return f"op {self.op}: {self.fault} injected into {worker_location}"
 
 
 class NoticeGiven(Event, frozen=True, kw_only=True):
@@ -59,16 +61,18 @@ class NodeReclaimed(Event, frozen=True, kw_only=True):
     #: the node's name there
     machine: str
     #: the adaptor
-    by: str
+    platform: str = msgspec.field(name="by")
     #: what the adaptor was ever seen to work against
-    seen: str
+    verified_against: str = msgspec.field(name="seen")
     stage: Reclaim
     notice_s: float | None = None
 
     def _text(self) -> str:
         notice = "" if self.notice_s is None else f" {self.notice_s:g} s before"
-        what = f"node {self.node_id[:8]} is {self.stage}{notice}: {self.machine}"
-        return f"{what}, by {self.by}, an adaptor that was seen {self.seen}"
+        reclaim_text = f"node {self.node_id[:8]} is {self.stage}{notice}: {self.machine}"
+        return (
+            f"{reclaim_text}, by {self.platform}, an adaptor that was seen {self.verified_against}"
+        )
 
 
 class MetadataAsked(Event, frozen=True, kw_only=True):
@@ -82,9 +86,9 @@ class MetadataAsked(Event, frozen=True, kw_only=True):
     has_notice: bool
 
     def _text(self) -> str:
-        who = "a process" if self.node_id is None else f"node {self.node_id[:8]}"
-        what = "saw its notice" if self.has_notice else "asked the metadata service"
-        return f"{who} {what}: {self.request}: {self.status}"
+        asker = "a process" if self.node_id is None else f"node {self.node_id[:8]}"
+        action = "saw its notice" if self.has_notice else "asked the metadata service"
+        return f"{asker} {action}: {self.request}: {self.status}"
 
 
 class StorageFaulted(Event, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from chaos.errors import UsageError
 from chaos.preflight.question import Question
 from chaos.preflight.rules import losses, restarts, saving, waiting  # noqa: F401 - they add rules
 from chaos.preflight.rules.rule import RULES, Predictions, RuleFinding
-from chaos.scenario_file.messages import nearest
+from chaos.scenario_file.messages import find_nearest
 
 __all__ = ["RULES", "findings", "refuse_unknown"]
 
@@ -17,12 +17,12 @@ def findings(
     """Return the findings of the rules, gravest first; raises `UsageError` for an unknown id."""
     refuse_unknown(ignore)
     order = ("stops", "costs", "advice")
-    found = [
+    rule_findings = [
         RuleFinding(rule.id, rule.weight, text, rule.reason, rule.source)
         for rule in RULES
-        if rule.id not in ignore and (text := rule.finds(question, predictions)) is not None
+        if rule.id not in ignore and (text := rule.find(question, predictions)) is not None
     ]
-    return tuple(sorted(found, key=lambda finding: order.index(finding.weight)))
+    return tuple(sorted(rule_findings, key=lambda finding: order.index(finding.weight)))
 
 
 def refuse_unknown(ids: Collection[str]) -> None:
@@ -30,7 +30,7 @@ def refuse_unknown(ids: Collection[str]) -> None:
     names = [rule.id for rule in RULES]
     for name in ids:
         if name not in names:
-            near = nearest(name, [known.replace("-", "_") for known in names])
+            near = find_nearest(name, [rule_name.replace("-", "_") for rule_name in names])
             hint = (
                 f"Did you mean {near}?".replace("_", "-")
                 if near

@@ -2,12 +2,12 @@
 
 import math
 
-from chaos.preflight.capacity import held_quantile
-from chaos.preflight.estimate import in_hours, in_s
-from chaos.preflight.market import read_in_short
+from chaos.preflight.capacity import find_up_quantile
+from chaos.preflight.estimate import format_hours, format_seconds
+from chaos.preflight.market import summarize_reading
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import Predictions, advises, stops, wastes
-from chaos.words import plural
+from chaos.wording import plural
 
 # Of the time: a job that never shrinks should have its nodes in all but this share of it.
 LOW = 0.05
@@ -27,7 +27,11 @@ def worst_save_s(question: Question) -> float | None:
 
 
 def _no_retry_foretold(question: Question, predictions: Predictions) -> str | None:
-    ended = None if question.ray.max_failures else ended_by(question, predictions, "max_failures")
+    ended = (
+        None
+        if question.ray.max_failures
+        else describe_ended_runs(question, predictions, "max_failures")
+    )
     return ended and f"max_failures is 0: the first loss without a notice ends {ended}"
 
 
@@ -73,19 +77,19 @@ def _few_preemptions(question: Question, predictions: Predictions) -> str | None
 
 def _few_starts(question: Question, predictions: Predictions) -> str | None:
     ended = _used_up(question, predictions, "controller_failure_limit")
-    return ended or _one_wait_too_long(question)
+    return ended or _failure_limit_low(question)
 
 
 def _used_up(question: Question, predictions: Predictions, budget: str) -> str | None:
-    ended = ended_by(question, predictions, budget)
+    ended = describe_ended_runs(question, predictions, budget)
     return (
         ended and f"{budget} is {getattr(question.settings, budget)}, and using it up ends {ended}"
     )
 
 
-def ended_by(question: Question, predictions: Predictions, budget: str) -> str | None:
+def describe_ended_runs(question: Question, predictions: Predictions, budget: str) -> str | None:
     """Return in words the share of runs that a budget ends, if it is too high."""
-    chance, accepted = predictions.seen.ends[budget], 1 - question.goal.confidence
+    chance, accepted = predictions.forecast.ends[budget], 1 - question.goal.confidence
     if chance.share <= accepted:
         return None
     return f"{chance.share:.1%} of runs ({100 * accepted:.3g}% may)"
@@ -104,7 +108,7 @@ def ended_by(question: Question, predictions: Predictions, budget: str) -> str |
     },
     good={"settings.controller_failure_limit": -1, "job.min_nodes": None, "job.spare_nodes": 0},
 )
-def _one_wait_too_long(question: Question) -> str | None:
+def _failure_limit_low(question: Question) -> str | None:
     settings, market, job = question.ray, question.market, question.job
     limit, away_s = settings.controller_failure_limit, market.away_h * 3600
     lasts_s = (limit + 1) * settings.group_start_timeout_s
@@ -113,8 +117,10 @@ def _one_wait_too_long(question: Question) -> str | None:
     if market.is_shared:  # other nodes replace a lost one at once, and `away_h` is no wait
         return None
     return (
-        f"controller_failure_limit is {limit}: {in_hours(lasts_s / 3600)} without a place for the "
-        f"group end the training, and a lost node is away for {in_hours(market.away_h)} on average"
+        f"controller_failure_limit is {limit}: {format_hours(lasts_s / 3600)} without a place for "
+        "the "
+        f"group end the training, and a lost node is away for {format_hours(market.away_h)} on "
+        "average"
     )
 
 
@@ -126,7 +132,7 @@ def _one_wait_too_long(question: Question) -> str | None:
     bad={"settings.max_failures": -1},
     good={"settings.max_failures": 200},
 )
-def _endless(question: Question) -> str | None:
+def _endless_retries(question: Question) -> str | None:
     if question.ray.max_failures != -1:
         return None
     return "max_failures is -1: a bug in the script is retried for ever, on nodes that are paid for"
@@ -155,12 +161,13 @@ def _watcher_off(question: Question) -> str | None:
     bad={"settings.preemption_poll_s": 60.0},
     good={"settings.preemption_poll_s": 5.0},
 )
-def _poll(question: Question) -> str | None:
+def _slow_poll(question: Question) -> str | None:
     notice_s, poll_s = question.market.notice.seconds, question.ray.preemption_poll_s
     if not notice_s or poll_s <= notice_s / 4:
         return None
     return (
-        f"the watcher polls every {in_s(poll_s)}, and a notice comes {in_s(notice_s)} before "
+        f"the watcher polls every {format_seconds(poll_s)}, and a notice comes "
+        f"{format_seconds(notice_s)} before "
         "the loss"
     )
 
@@ -177,14 +184,15 @@ def _poll(question: Question) -> str | None:
         "settings.relax_collectives_on_preemption": True,
     },
 )
-def _too_slow(question: Question) -> str | None:
+def _notice_too_short(question: Question) -> str | None:
     need_s = worst_save_s(question)
     window_s = question.market.notice.seconds + question.settings.relaxed_s
     if need_s is None or not question.job.saves_on_notice or need_s <= window_s:
         return None
     return (
-        f"a save on notice takes up to {in_s(need_s)} (poll, step, save, upload), and has "
-        f"{in_s(window_s)}"
+        f"a save on notice takes up to {format_seconds(need_s)} (poll, step, save, upload), and "
+        "has "
+        f"{format_seconds(window_s)}"
     )
 
 
@@ -230,7 +238,8 @@ def _grace_too_long(question: Question) -> str | None:
     if grace_s <= late_s + _LEEWAY_S:
         return None
     return (
-        f"preemption_grace_s is {in_s(grace_s)}; a save on notice ends {in_s(late_s)} after the "
+        f"preemption_grace_s is {format_seconds(grace_s)}; a save on notice ends "
+        f"{format_seconds(late_s)} after the "
         "deadline at worst"
     )
 
@@ -242,13 +251,16 @@ def _grace_too_long(question: Question) -> str | None:
     bad={"job.saves_on_notice": False},
     good={"job.saves_on_notice": True},
 )
-def _unused(question: Question) -> str | None:
+def _notice_unused(question: Question) -> str | None:
     need_s, notice = worst_save_s(question), question.market.notice
     if need_s is None or question.job.saves_on_notice or notice.reliability == 0:
         return None
     if need_s > notice.seconds:
         return None
-    return f"a save on notice would take {in_s(need_s)} of {in_s(notice.seconds)}, and is not made"
+    return (
+        f"a save on notice would take {format_seconds(need_s)} of "
+        f"{format_seconds(notice.seconds)}, and is not made"
+    )
 
 
 # -- pods ----------------------------------------------------------------------------------------
@@ -264,18 +276,20 @@ def _charged_evictions(question: Question) -> str | None:
         if settings.hook_needs_s < grace_s:
             return None
         return (
-            f"Ray Train rules on the preStop hook's drain after {in_s(settings.hook_needs_s)}, and "
-            f"the pod is killed {in_s(grace_s)} after the hook began"
+            "Ray Train rules on the preStop hook's drain after "
+            f"{format_seconds(settings.hook_needs_s)}, and "
+            f"the pod is killed {format_seconds(grace_s)} after the hook began"
         )
     if not drain_s:
         return "an evicted pod's node does not drain: it goes unannounced"
     if grace_s < drain_s:
         return (
-            f"an evicted pod is killed after {in_s(grace_s)}, and its node drains for "
-            f"{in_s(drain_s)}: it goes before the deadline that it has announced"
+            f"an evicted pod is killed after {format_seconds(grace_s)}, and its node drains for "
+            f"{format_seconds(drain_s)}: it goes before the deadline that it has announced"
         )
     return (
-        f"an evicted pod's node is ended at its own deadline, {in_s(drain_s)} after SIGTERM: which "
+        f"an evicted pod's node is ended at its own deadline, {format_seconds(drain_s)} after "
+        "SIGTERM: which "
         "budget pays for it is chance"
     )
 
@@ -320,7 +334,7 @@ def _evicted_often(question: Question) -> str | None:
     bad={"job.nodes_max": 8},
     good={"job.nodes_max": 9},
 )
-def _above_maximum(question: Question) -> str | None:
+def _exceeds_maximum(question: Question) -> str | None:
     job = question.job
     if job.nodes_max is None or job.pool <= job.nodes_max:
         return None
@@ -341,7 +355,7 @@ def _head_on_spot(question: Question) -> str | None:
         return None
     return (
         f"the head stands on the spot market, where a node is lost every "
-        f"{in_hours(question.market.mtbf_h)} on average"
+        f"{format_hours(question.market.mtbf_h)} on average"
     )
 
 
@@ -352,7 +366,7 @@ def _head_on_spot(question: Question) -> str | None:
     bad={"settings.workers_on_head": True},
     good={"settings.workers_on_head": False},
 )
-def _on_head(question: Question) -> str | None:
+def _workers_on_head(question: Question) -> str | None:
     if not question.ray.workers_on_head:
         return None
     return "workers stand on the head node: its loss ends driver and controller as well"
@@ -367,14 +381,15 @@ def _on_head(question: Question) -> str | None:
     bad={"job.min_nodes": None, "job.spare_nodes": 0, "market.away_h": 10.0},
     good={"job.min_nodes": 4, "market.away_h": 10.0},
 )
-def _above_market(question: Question) -> str | None:
-    least, job = question.job.min_nodes or question.job.nodes, question.job
-    held = job.on_demand_nodes + held_quantile(question.market, job.at_risk, LOW)
-    if least <= held:
+def _exceeds_market(question: Question) -> str | None:
+    min_nodes, job = question.job.min_nodes or question.job.nodes, question.job
+    reliable_nodes = job.on_demand_nodes + find_up_quantile(question.market, job.spot_nodes, LOW)
+    if min_nodes <= reliable_nodes:
         return None
     return (
-        f"the job needs {least} nodes; of {question.job.pool}{read_in_short(question.market)} the "
-        f"market leaves {held} or fewer in {LOW:.0%} of the time"
+        f"the job needs {min_nodes} nodes; of "
+        f"{question.job.pool}{summarize_reading(question.market)} the "
+        f"market leaves {reliable_nodes} or fewer in {LOW:.0%} of the time"
     )
 
 
@@ -393,9 +408,9 @@ def _no_spare(question: Question) -> str | None:
     if question.market.is_shared:
         return (
             "no spare node and not elastic: where the market has fewer than "
-            f"{plural(job.nodes, 'node')}{read_in_short(question.market)}, training waits"
+            f"{plural(job.nodes, 'node')}{summarize_reading(question.market)}, training waits"
         )
-    how_long = "as long as in the trace" if replay else f"{in_hours(away_h)} on average"
+    how_long = "as long as in the trace" if replay else f"{format_hours(away_h)} on average"
     return (
         "no spare node and not elastic: every loss stops training until the node is replaced, "
         f"{how_long}"
@@ -416,8 +431,8 @@ def _no_batch_plan(question: Question) -> str | None:
     job = question.job
     if job.min_nodes is None or job.rescales_batch:
         return None
-    least = math.floor(100 * job.min_nodes / job.nodes)
+    min_percent = math.floor(100 * job.min_nodes / job.nodes)
     return (
-        f"with {job.min_nodes} to {job.nodes} nodes a step sees as little as {least}% of the "
+        f"with {job.min_nodes} to {job.nodes} nodes a step sees as little as {min_percent}% of the "
         "batch, unless the script makes up for it"
     )

@@ -2,31 +2,33 @@
 
 from functools import partial
 
-from chaos.preflight.estimate import in_hours, in_s
+from chaos.preflight.estimate import format_hours, format_seconds
 from chaos.preflight.forecast import lossless_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules import rule
-from chaos.preflight.rules.losses import ended_by
+from chaos.preflight.rules.losses import describe_ended_runs
 from chaos.preflight.rules.rule import Predictions
 from chaos.preflight.settings import TorchrunSettings
-from chaos.words import plural
+from chaos.wording import plural
 
 stops = partial(rule.stops, of=TorchrunSettings)
 advises = partial(rule.advises, of=TorchrunSettings)
 _ELASTIC_AGENT = "torch 2.13, torch/distributed/elastic/agent/server/api.py"
 
 
-def _bears_none(question: Question) -> bool:
+def _tolerates_no_loss(question: Question) -> bool:
     return question.torchrun.limits[0] == 0
 
 
 def _no_restart_foretold(question: Question, predictions: Predictions) -> str | None:
     budget = "max_restarts" if question.torchrun.agents else "job_retries"
-    ended = ended_by(question, predictions, budget) if _bears_none(question) else None
-    return ended and f"{_zero(question)}: the first loss ends {ended}"
+    ended = (
+        describe_ended_runs(question, predictions, budget) if _tolerates_no_loss(question) else None
+    )
+    return ended and f"{_describe_zero_budget(question)}: the first loss ends {ended}"
 
 
-def _zero(question: Question) -> str:
+def _describe_zero_budget(question: Question) -> str:
     agents = question.torchrun.agents
     return "max_restarts and job_retries are 0" if agents else "job_retries is 0"
 
@@ -41,9 +43,9 @@ def _zero(question: Question) -> str:
     good={"settings.max_restarts": 10},
 )
 def _no_restart(question: Question) -> str | None:
-    if not _bears_none(question):
+    if not _tolerates_no_loss(question):
         return None
-    return f"{_zero(question)}: the first loss ends the training"
+    return f"{_describe_zero_budget(question)}: the first loss ends the training"
 
 
 @stops(
@@ -56,8 +58,8 @@ def _no_restart(question: Question) -> str | None:
     good={"settings.max_restarts": 60, "settings.job_retries": 60, "market.lifetime.mtbf_h": 5.0},
 )
 def _few_restarts(question: Question, predictions: Predictions) -> str | None:
-    is_other = _bears_none(question) or not question.torchrun.agents
-    ended = None if is_other else ended_by(question, predictions, "max_restarts")
+    is_other = _tolerates_no_loss(question) or not question.torchrun.agents
+    ended = None if is_other else describe_ended_runs(question, predictions, "max_restarts")
     restarts, retries = question.torchrun.max_restarts, question.torchrun.job_retries
     starts = plural(retries + 1, "start")
     return ended and f"max_restarts is {restarts}, of {starts}, and using them up ends {ended}"
@@ -91,7 +93,7 @@ def _host_on_spot(question: Question) -> str | None:
     bad={"settings.job_retries": 0},
     good={"settings.job_retries": -1},
 )
-def _lost_while_meeting(question: Question) -> str | None:
+def _loss_during_rendezvous(question: Question) -> str | None:
     settings = question.torchrun
     if question.job.nodes == 1 or settings.job_retries or not settings.agents:
         return None
@@ -117,15 +119,15 @@ def _lost_while_meeting(question: Question) -> str | None:
 )
 def _few_starts(question: Question, predictions: Predictions) -> str | None:
     retries = question.torchrun.job_retries
-    ended = ended_by(question, predictions, "job_retries") if retries else None
+    ended = describe_ended_runs(question, predictions, "job_retries") if retries else None
     return ended and f"job_retries is {retries}, and starts that are used up end {ended}"
 
 
 def _waits_in_vain(question: Question, predictions: Predictions) -> str | None:
-    ended = ended_by(question, predictions, "join_timeout_s")
+    ended = describe_ended_runs(question, predictions, "join_timeout_s")
     retries = question.torchrun.job_retries
-    told = ended and f"job_retries is {retries}, and starts that wait in vain end {ended}"
-    return told or _one_wait_too_long(question)
+    reason = ended and f"job_retries is {retries}, and starts that wait in vain end {ended}"
+    return reason or _join_timeout_short(question)
 
 
 @stops(
@@ -137,7 +139,7 @@ def _waits_in_vain(question: Question, predictions: Predictions) -> str | None:
     bad={"settings.job_retries": 0, "job.min_nodes": None, "job.spare_nodes": 0},
     good={"settings.job_retries": -1, "job.min_nodes": None, "job.spare_nodes": 0},
 )
-def _one_wait_too_long(question: Question) -> str | None:
+def _join_timeout_short(question: Question) -> str | None:
     settings, market, job = question.torchrun, question.market, question.job
     away_s = market.away_h * 3600
     if settings.job_retries or job.spare_nodes or job.min_nodes is not None or market.is_shared:
@@ -145,8 +147,8 @@ def _one_wait_too_long(question: Question) -> str | None:
     if settings.join_timeout_s > away_s or not settings.agents:
         return None
     return (
-        f"join_timeout is {in_hours(settings.join_timeout_s / 3600)}, a lost node is away for "
-        f"{in_hours(market.away_h)} on average, and job_retries is 0"
+        f"join_timeout is {format_hours(settings.join_timeout_s / 3600)}, a lost node is away for "
+        f"{format_hours(market.away_h)} on average, and job_retries is 0"
     )
 
 
@@ -166,8 +168,9 @@ def _longer_than_a_start(question: Question) -> str | None:
     if needs_h <= limit_h:
         return None
     return (
-        f"the training takes {in_hours(needs_h)} without any loss, and each start is ended after "
-        f"{in_hours(limit_h)}"
+        f"the training takes {format_hours(needs_h)} without any loss, and each start is ended "
+        "after "
+        f"{format_hours(limit_h)}"
     )
 
 
@@ -188,8 +191,9 @@ def _no_save_in_a_start(question: Question) -> str | None:
     if first_s <= settings.start_limit_h * 3600:
         return None
     return (
-        f"each start is ended after {in_hours(settings.start_limit_h)}, and the first checkpoint "
-        f"is whole {in_s(first_s)} after it began: none goes further than the one before"
+        f"each start is ended after {format_hours(settings.start_limit_h)}, and the first "
+        "checkpoint "
+        f"is whole {format_seconds(first_s)} after it began: none goes further than the one before"
     )
 
 
@@ -217,6 +221,7 @@ def _signal_too_late(question: Question) -> str | None:
     if needs_s <= before_s:
         return None
     return (
-        f"--signal comes {in_s(before_s)} before --time is over, and the end of a step and a save "
-        f"take {in_s(needs_s)}: a save that begins on it is cut off"
+        f"--signal comes {format_seconds(before_s)} before --time is over, and the end of a step "
+        "and a save "
+        f"take {format_seconds(needs_s)}: a save that begins on it is cut off"
     )

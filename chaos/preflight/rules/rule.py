@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from chaos.preflight.forecast import Forecast
-from chaos.preflight.intervals import Curve
+from chaos.preflight.intervals import IntervalCurve
 from chaos.preflight.question import Question
 from chaos.preflight.settings import RaySettings, TorchrunSettings
 
@@ -17,8 +17,8 @@ Weight: TypeAlias = Literal["stops", "costs", "advice"]
 class Predictions:
     """Results of the simulation: the forecast, and the interval curve if there is one."""
 
-    seen: Forecast
-    curve: Curve | None = None
+    forecast: Forecast
+    curve: IntervalCurve | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Rule:
     #: same figures; a rule without `static` needs them
     simulated: Callable[[Question, Predictions], str | None] | None = None
 
-    def finds(self, question: Question, predictions: Predictions | None) -> str | None:
+    def find(self, question: Question, predictions: Predictions | None) -> str | None:
         """Return the finding for a question, by `predictions` of a simulation, or None."""
         if self.of is not None and not isinstance(question.settings, self.of):
             return None
@@ -55,7 +55,7 @@ RULES: list[Rule] = []  # in the order in which they are defined
 Finds = TypeVar("Finds", bound=Callable[..., str | None])
 
 
-def _rule(
+def _make_rule(
     weight: Weight,
     name: str,
     *,
@@ -64,14 +64,14 @@ def _rule(
 ) -> Callable[[Finds], Finds]:
     """Make a function a rule of this weight and id."""
 
-    def added(finds: Finds) -> Finds:
+    def register(finds: Finds) -> Finds:
         RULES.append(Rule(id=name, weight=weight, **facts | {by: finds}))
         return finds
 
-    return added
+    return register
 
 
-stops, wastes, advises = (partial(_rule, weight) for weight in ("stops", "costs", "advice"))
+stops, wastes, advises = (partial(_make_rule, weight) for weight in ("stops", "costs", "advice"))
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import math
 import re
 
-from chaos.preflight.estimate import in_s
-from chaos.preflight.intervals import efficiency, exact
+from chaos.preflight.estimate import format_seconds
+from chaos.preflight.intervals import efficiency, find_exact_interval
 from chaos.preflight.market import loss_interval_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules.losses import worst_save_s
@@ -22,14 +22,18 @@ _CHANGES = re.compile(r"\{(time|now|date|uuid|random|pid)\b|\$\(|`")
 def _far_from_best_simulated(question: Question, predictions: Predictions) -> str | None:
     if predictions.curve is None:
         return None
-    best, here = predictions.curve.best, predictions.curve.at(question.job.checkpoint_every_steps)
-    more = best.simulated - here.simulated
-    if more <= FLAT:
+    best, current_point = (
+        predictions.curve.best,
+        predictions.curve.find_point(question.job.checkpoint_every_steps),
+    )
+    gain = best.simulated - current_point.simulated
+    if gain <= FLAT:
         return None
-    side = "too long" if here.steps > best.steps else "too short"
+    side = "too long" if current_point.steps > best.steps else "too short"
     return (
-        f"an interval of {in_s(here.seconds)} is {side}: {in_s(best.seconds)} gives "
-        f"{100 * more:.0f} pt more goodput in the simulation"
+        f"an interval of {format_seconds(current_point.seconds)} is {side}: "
+        f"{format_seconds(best.seconds)} gives "
+        f"{100 * gain:.0f} pt more goodput in the simulation"
     )
 
 
@@ -47,26 +51,30 @@ def _far_from_best(question: Question) -> str | None:
     if costs is None or question.stop_s == 0:
         return None
     every_s, still_s = unsaved_every_s(question), question.stop_s
-    best_s = min(question.work_s, exact(still_s, every_s).seconds)  # one save, at the end
-    here, there = (
+    best_s = min(
+        question.work_s, find_exact_interval(still_s, every_s).seconds
+    )  # one save, at the end
+    current_share, best_share = (
         efficiency(s, save_s=still_s, loss_every_s=every_s, restart_s=costs.restart_s)
         for s in (question.interval_s, best_s)
     )
-    if there - here <= FLAT:
+    if best_share - current_share <= FLAT:
         return None
     side = "too long" if question.interval_s > best_s else "too short"
     return (
-        f"an interval of {in_s(question.interval_s)} is {side}: by Daly's equation, which knows "
-        f"no waiting, {in_s(best_s)} gives {100 * (there - here):.0f} pt more goodput"
+        f"an interval of {format_seconds(question.interval_s)} is {side}: by Daly's equation, "
+        "which knows "
+        f"no waiting, {format_seconds(best_s)} gives {100 * (best_share - current_share):.0f} pt "
+        "more goodput"
     )
 
 
 def unsaved_every_s(question: Question) -> float:
     """Return the mean time between losses without a save on notice."""
-    return _loss_s(question) / max(1e-3, 1 - _softened(question))
+    return _loss_s(question) / max(1e-3, 1 - _rescued_share(question))
 
 
-def _softened(question: Question) -> float:
+def _rescued_share(question: Question) -> float:
     """Return the share of losses before which a save on notice is surely committed.
 
     After the notice it is committed only if rank 0 is among relaxed survivors.
@@ -104,13 +112,15 @@ def _longer_than_losses(question: Question) -> str | None:
         return None
     kind = "a loss" if every_s == _loss_s(question) else "a loss without a save on notice"
     return (
-        f"a checkpoint is committed {in_s(cycle_s)} after training began, {kind} comes every "
-        f"{in_s(every_s)}: {_share(math.exp(-cycle_s / every_s))} of attempts live to commit one"
+        f"a checkpoint is committed {format_seconds(cycle_s)} after training began, {kind} comes "
+        "every "
+        f"{format_seconds(every_s)}: {_share(math.exp(-cycle_s / every_s))} of attempts live to "
+        "commit one"
     )
 
 
 def _loss_s(question: Question) -> float:
-    return loss_interval_s(question.market, question.job.exposed)
+    return loss_interval_s(question.market, question.job.losable_nodes)
 
 
 def _share(share: float) -> str:
@@ -128,7 +138,7 @@ def _share(share: float) -> str:
     bad={"costs.upload_s": 1000.0},
     good={"costs.upload_s": 100.0},
 )
-def _upload_behind(question: Question) -> str | None:
+def _upload_too_slow(question: Question) -> str | None:
     costs = question.costs
     if costs is None or question.settings.checkpoint_upload_mode != "async":
         return None
@@ -136,7 +146,8 @@ def _upload_behind(question: Question) -> str | None:
     if costs.upload_s <= cycle_s:
         return None
     return (
-        f"an upload takes {in_s(costs.upload_s)}, and a checkpoint is made every {in_s(cycle_s)}: "
+        f"an upload takes {format_seconds(costs.upload_s)}, and a checkpoint is made every "
+        f"{format_seconds(cycle_s)}: "
         "each is committed later than the one before"
     )
 
@@ -156,8 +167,8 @@ def _upload_blocks(question: Question) -> str | None:
     if costs.upload_s <= FLAT * (question.interval_s + costs.save_s + costs.upload_s):
         return None
     return (
-        f"training stands still for the upload of {in_s(costs.upload_s)} after every "
-        f"{in_s(question.interval_s)}: checkpoint_upload_mode is sync, Ray's default"
+        f"training stands still for the upload of {format_seconds(costs.upload_s)} after every "
+        f"{format_seconds(question.interval_s)}: checkpoint_upload_mode is sync, Ray's default"
     )
 
 
@@ -190,7 +201,7 @@ def _upload_once(question: Question) -> str | None:
     bad={"settings.checkpoint_score_attribute": "accuracy"},
     good={"settings.checkpoint_score_attribute": None},
 )
-def _by_score(question: Question) -> str | None:
+def _keeps_best_score(question: Question) -> str | None:
     name = question.ray.checkpoint_score_attribute
     return None if name is None else f"checkpoints are kept by {name}; a resume needs the latest"
 
@@ -202,7 +213,7 @@ def _by_score(question: Question) -> str | None:
     bad={"settings.num_to_keep": 1},
     good={"settings.num_to_keep": 2},
 )
-def _one_kept(question: Question) -> str | None:
+def _keeps_single_checkpoint(question: Question) -> str | None:
     if question.ray.num_to_keep != 1:
         return None
     return "num_to_keep is 1: where the newest checkpoint is damaged there is none to go back to"
@@ -215,7 +226,7 @@ def _one_kept(question: Question) -> str | None:
     bad={"settings.storage_path": None},
     good={"settings.storage_path": "s3://other/runs"},
 )
-def _none(question: Question) -> str | None:
+def _no_storage_path(question: Question) -> str | None:
     if question.settings.storage_path is not None:
         return None
     return "there is no storage_path: checkpoints go to ~/ray_results of whichever node runs"
@@ -230,7 +241,7 @@ def _none(question: Question) -> str | None:
     bad={"settings.storage_path": "/home/me/runs"},
     good={"settings.storage_path": "/nfs/runs", "settings.storage_is_shared": True},
 )
-def _local(question: Question) -> str | None:
+def _storage_not_shared(question: Question) -> str | None:
     path, is_shared = question.settings.storage_path, question.settings.storage_is_shared
     if path is None or is_shared or question.job.nodes == 1:
         return None
@@ -247,7 +258,7 @@ def _local(question: Question) -> str | None:
     bad={"settings.storage_path": "/tmp/runs", "settings.storage_is_shared": True},  # noqa: S108
     good={"settings.storage_path": "/nfs/tmp/runs", "settings.storage_is_shared": True},
 )
-def _volatile(question: Question) -> str | None:
+def _storage_not_durable(question: Question) -> str | None:
     path = (question.settings.storage_path or "").removeprefix("file://")
     if not any(path == root or path.startswith(f"{root}/") for root in _VOLATILE):
         return None

@@ -1,6 +1,6 @@
 """Rules on time-outs: their idle time, and the order in which they end."""
 
-from chaos.preflight.estimate import in_s
+from chaos.preflight.estimate import format_seconds
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import advises, stops, wastes
 
@@ -19,7 +19,9 @@ CONFIRMED_S = 600.0  # RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S: before it the dete
     good={"settings.health_check_timeout_s": 180.0},
 )
 def _health(question: Question) -> str | None:
-    return _long(question, "health_check_timeout_s", "a worker process that is frozen")
+    return _describe_long_timeout(
+        question, "health_check_timeout_s", "a worker process that is frozen"
+    )
 
 
 @wastes(
@@ -32,16 +34,19 @@ def _health(question: Question) -> str | None:
     good={"settings.collective_timeout_s": 200.0},
 )
 def _collective(question: Question) -> str | None:
-    return _long(question, "collective_timeout_s", "a rank that hangs in the train function")
+    return _describe_long_timeout(
+        question, "collective_timeout_s", "a rank that hangs in the train function"
+    )
 
 
-def _long(question: Question, name: str, who: str) -> str | None:
+def _describe_long_timeout(question: Question, name: str, cause: str) -> str | None:
     costs, timeout_s = question.costs, getattr(question.ray, name)
     if costs is None or timeout_s <= max(MANY * costs.restart_s, 120.0):
         return None
     return (
-        f"{name} is {in_s(timeout_s)}; a restart takes {in_s(costs.restart_s)}, so that "
-        f"{who} costs more than many losses"
+        f"{name} is {format_seconds(timeout_s)}; a restart takes "
+        f"{format_seconds(costs.restart_s)}, so that "
+        f"{cause} costs more than many losses"
     )
 
 
@@ -79,8 +84,8 @@ def _only_observes(question: Question) -> str | None:
         return None
     return (
         "the hang detector of NCCL only observes: a hang that it confirms after "
-        f"{in_s(CONFIRMED_S)} goes on until collective_timeout_s, "
-        f"{in_s(settings.collective_timeout_s)}"
+        f"{format_seconds(CONFIRMED_S)} goes on until collective_timeout_s, "
+        f"{format_seconds(settings.collective_timeout_s)}"
     )
 
 
@@ -104,8 +109,9 @@ def _faster_than_ray(question: Question) -> str | None:
         return None
     name = "detect_s" if costs.detect_s else "a whole restart"
     return (
-        f"{name} is {in_s(known_s)}, and Ray declares a node that falls silent dead after "
-        f"{in_s(death_s)}"
+        f"{name} is {format_seconds(known_s)}, and Ray declares a node that falls silent dead "
+        "after "
+        f"{format_seconds(death_s)}"
     )
 
 
@@ -124,8 +130,9 @@ def _slow_places(question: Question) -> str | None:
     if costs is None or costs.schedule_s < timeout_s:
         return None
     return (
-        f"places for the group take {in_s(costs.schedule_s)} (schedule_s), and each try to get "
-        f"them ends after {in_s(timeout_s)} (group_start_timeout_s)"
+        f"places for the group take {format_seconds(costs.schedule_s)} (schedule_s), and each try "
+        "to get "
+        f"them ends after {format_seconds(timeout_s)} (group_start_timeout_s)"
     )
 
 
@@ -145,13 +152,18 @@ _WITHIN = (  # what runs, and the time-out that it runs under
     bad={"settings.collective_timeout_s": 8.0},
     good={"settings.collective_timeout_s": 60.0},
 )
-def _order(question: Question) -> str | None:
-    known = question.settings.model_dump() | (question.costs.model_dump() if question.costs else {})
-    pairs = ((inner, outer) for inner, outer in _WITHIN if known.get(inner) and known[outer])
+def _timeout_order(question: Question) -> str | None:
+    durations = question.settings.model_dump() | (
+        question.costs.model_dump() if question.costs else {}
+    )
+    pairs = (
+        (inner, outer) for inner, outer in _WITHIN if durations.get(inner) and durations[outer]
+    )
     wrong = (
-        f"{inner} ({in_s(known[inner])}) is not below {outer} ({in_s(known[outer])})"
+        f"{inner} ({format_seconds(durations[inner])}) is not below {outer} "
+        f"({format_seconds(durations[outer])})"
         for inner, outer in pairs
-        if known[inner] >= known[outer]
+        if durations[inner] >= durations[outer]
     )
     return "; ".join(wrong) or None
 
@@ -163,12 +175,13 @@ def _order(question: Question) -> str | None:
     bad={"job.reports_every_steps": 1},
     good={"job.reports_every_steps": 10},
 )
-def _throttled(question: Question) -> str | None:
+def _reports_throttled(question: Question) -> str | None:
     costs, job = question.costs, question.job
-    every = job.reports_every_steps or job.checkpoint_every_steps
-    if costs is None or every * costs.step_s >= question.ray.health_check_interval_s:
+    report_steps = job.reports_every_steps or job.checkpoint_every_steps
+    if costs is None or report_steps * costs.step_s >= question.ray.health_check_interval_s:
         return None
     return (
-        f"a report every {in_s(every * costs.step_s)}, and one is taken per poll, every "
-        f"{in_s(question.ray.health_check_interval_s)}: training waits in report()"
+        f"a report every {format_seconds(report_steps * costs.step_s)}, and one is taken per "
+        "poll, every "
+        f"{format_seconds(question.ray.health_check_interval_s)}: training waits in report()"
     )

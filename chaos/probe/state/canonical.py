@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from chaos.probe.state.fingerprint import device_sums, host_bytes, sums_of, words_of
+from chaos.probe.state.fingerprint import host_bytes, split_words, sum_blocks, sum_device_blocks
 
 Piece: TypeAlias = Any  # bytes, or an int64 torch.Tensor that still is on an accelerator
 
@@ -27,7 +27,7 @@ _DIGEST_BYTES = 8
 class Encoding:
     """The content of a component, as pieces that are joined when its digest is asked for.
 
-    `leaves` are the kinds of values in it, by the first letter of a piece: `f` and `c` for
+    `leaf_kinds` are the kinds of values in it, by the first letter of a piece: `f` and `c` for
     floats, `i` for whole numbers. Tensors and arrays count as the numbers that they hold.
     `originals` are its tensors as they were given, sharded ones too, each with its entry's name.
     """
@@ -36,21 +36,24 @@ class Encoding:
         self.pieces: list[Piece] = []
         self.tensors: list[Any] = []
         self.numbers: list[float] = []
-        self.leaves: set[bytes] = set()
-        self.originals: list[tuple[str, Any]] = []
+        self.leaf_kinds: set[bytes] = set()
+        self.labelled_tensors: list[tuple[str, Any]] = []
         self._entry = ""
 
     @property
-    def is_late(self) -> bool:
+    def is_on_accelerator(self) -> bool:
         return any(not isinstance(piece, bytes) for piece in self.pieces)
 
     def digest(self) -> str:
         """Return 16 hexadecimal digits; waits for what is on an accelerator."""
-        return hashlib.blake2b(self.joined(), digest_size=_DIGEST_BYTES).hexdigest()
+        return hashlib.blake2b(self.join_pieces(), digest_size=_DIGEST_BYTES).hexdigest()
 
-    def joined(self) -> bytes:
+    def join_pieces(self) -> bytes:
         """Return all pieces as one; waits for what is on an accelerator."""
-        read = (p if isinstance(p, bytes) else p.cpu().numpy().tobytes() for p in self.pieces)
+        read = (
+            piece if isinstance(piece, bytes) else piece.cpu().numpy().tobytes()
+            for piece in self.pieces
+        )
         return b"".join(read)
 
     def add(self, value: Any, depth: int = 0) -> None:  # any value
@@ -61,10 +64,10 @@ class Encoding:
         if _is_tensor(value):
             self.add_tensor(value)
             return
-        plain = _plain(value)
+        plain = _encode_plain(value)
         if plain is not None:
             self.pieces.append(plain)
-            self.leaves.add(plain[:1])
+            self.leaf_kinds.add(plain[:1])
             if isinstance(value, int | float) and not isinstance(value, bool):
                 self.numbers.append(value)
         elif isinstance(value, Mapping):
@@ -72,7 +75,7 @@ class Encoding:
         elif isinstance(value, list | tuple):
             self._add_all(b"l", value, depth)
         elif isinstance(value, set | frozenset):
-            self.pieces += [b"s%d;" % len(value), *sorted(encoded(item) for item in value)]
+            self.pieces += [b"s%d;" % len(value), *sorted(encode_value(item) for item in value)]
         else:
             self._add_object(value, depth)
 
@@ -82,21 +85,21 @@ class Encoding:
         self.add(value)
 
     def add_tensor(self, tensor: Any) -> None:  # a torch.Tensor
-        self.originals.append((self._entry, tensor))
-        tensor = _readable(tensor)
-        self.leaves.add(b"f" if tensor.is_floating_point() or tensor.is_complex() else b"i")
-        self.pieces.append(_heading(tensor.dtype, tensor.shape))
+        self.labelled_tensors.append((self._entry, tensor))
+        tensor = _make_readable(tensor)
+        self.leaf_kinds.add(b"f" if tensor.is_floating_point() or tensor.is_complex() else b"i")
+        self.pieces.append(_encode_heading(tensor.dtype, tensor.shape))
         if tensor.is_meta:  # no numbers: such as a skeleton for `functional_call`
             return
         self.tensors.append(tensor)
         if tensor.device.type != "cpu":
-            self.pieces.append(device_sums(tensor))
+            self.pieces.append(sum_device_blocks(tensor))
             return
         # A large tensor is summed and not hashed: that costs an eighth here, and an accelerator can
         # make the same sums, so that a job that moves between the two has one digest.
         raw = host_bytes(tensor)
         small = len(raw) <= _SMALL
-        self.pieces.append(raw.tobytes() if small else sums_of(words_of(raw)).tobytes())
+        self.pieces.append(raw.tobytes() if small else sum_blocks(split_words(raw)).tobytes())
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -108,61 +111,63 @@ class Encoding:
 
     def _add_mapping(self, value: Mapping[Any, Any], depth: int) -> None:
         self.pieces.append(b"m%d;" % len(value))
-        for key, name in sorted(((encoded(key), key) for key in value), key=lambda pair: pair[0]):
+        for key, name in sorted(
+            ((encode_value(key), key) for key in value), key=lambda pair: pair[0]
+        ):
             self.pieces.append(key)
             self.add(value[name], depth + 1)
 
     def _add_object(self, value: Any, depth: int) -> None:
-        kind, inner = _opened(value)
-        self.leaves.add(_leaf_of(value))
-        self.pieces.append(b"o" + _text(kind))
+        kind, inner = _unpack_object(value)
+        self.leaf_kinds.add(_find_leaf_kind(value))
+        self.pieces.append(b"o" + _encode_text(kind))
         self.add(inner, depth + 1)
 
 
-class Unordered:
+class UnorderedTensors:
     """Tensors in any order: two are equal if they hold the same tensors."""
 
     def __init__(self, tensors: Iterable[Any]) -> None:
-        self._own = []
+        self._encodings = []
         for tensor in tensors:
             encoding = Encoding()
             encoding.add_tensor(tensor)
-            self._own.append(encoding)
+            self._encodings.append(encoding)
 
     @property
     def tensors(self) -> list[Any]:
         """The tensors, in a form that can be read."""
-        return [tensor for own in self._own for tensor in own.tensors]
+        return [tensor for encoding in self._encodings for tensor in encoding.tensors]
 
     @property
     def originals(self) -> list[tuple[str, Any]]:
         """The tensors as they were given, without names."""
-        return [original for own in self._own for original in own.originals]
+        return [original for encoding in self._encodings for original in encoding.labelled_tensors]
 
     @property
-    def is_late(self) -> bool:
-        return any(own.is_late for own in self._own)
+    def is_on_accelerator(self) -> bool:
+        return any(encoding.is_on_accelerator for encoding in self._encodings)
 
     def digest(self) -> str:
         """Return 16 hexadecimal digits; waits for what is on an accelerator."""
-        joined = b"".join(sorted(own.joined() for own in self._own))
+        joined = b"".join(sorted(encoding.join_pieces() for encoding in self._encodings))
         return hashlib.blake2b(joined, digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def structure_of(tensors: Iterable[Any], kind: str = "") -> str:
+def digest_structure(tensors: Iterable[Any], kind: str = "") -> str:
     """Return a digest of a kind and of the tensors' dtypes and shapes, in any order."""
-    headings = b"".join(sorted(_heading(tensor.dtype, tensor.shape) for tensor in tensors))
+    headings = b"".join(sorted(_encode_heading(tensor.dtype, tensor.shape) for tensor in tensors))
     return hashlib.blake2b(kind.encode() + headings, digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def encoded(value: Any) -> bytes:  # any value on the host
+def encode_value(value: Any) -> bytes:  # any value on the host
     """Return a value's canonical bytes."""
     encoding = Encoding()
     encoding.add(value)
-    return encoding.joined()
+    return encoding.join_pieces()
 
 
-def norm_of(tensors: Iterable[Any]) -> Callable[[], float | None]:
+def begin_norm(tensors: Iterable[Any]) -> Callable[[], float | None]:
     """Begin to compute the L2 norm of all floating tensors; return a function that waits for it."""
     from torch.nn.utils import get_total_norm
 
@@ -171,23 +176,23 @@ def norm_of(tensors: Iterable[Any]) -> Callable[[], float | None]:
     return lambda: None if norm is None else abs(norm.item())
 
 
-def _plain(value: Any) -> bytes | None:
+def _encode_plain(value: Any) -> bytes | None:
     """Return the bytes of a value without parts; None for any other."""
-    for kind, spell in _PLAIN:
+    for kind, encode in _PLAIN:
         if isinstance(value, kind):
-            return spell(value)
+            return encode(value)
     item = getattr(value, "item", None)  # one of numpy's scalars
     if item is not None and type(value).__module__ == "numpy" and not hasattr(value, "__len__"):
-        return _plain(item())
+        return _encode_plain(item())
     return None
 
 
 @functools.cache
-def _heading(dtype: Any, shape: Any) -> bytes:  # a torch.dtype and a torch.Size
+def _encode_heading(dtype: Any, shape: Any) -> bytes:  # a torch.dtype and a torch.Size
     return f"t{dtype}{tuple(shape)};".encode()
 
 
-def _text(value: str) -> bytes:
+def _encode_text(value: str) -> bytes:
     raw = value.encode("utf-8", "surrogatepass")
     return b"%d:" % len(raw) + raw
 
@@ -197,7 +202,7 @@ _PLAIN: tuple[tuple[type | tuple[type, ...], Callable[[Any], bytes]], ...] = (
     (bool, lambda v: b"T" if v else b"F"),
     (float, lambda v: b"f" + struct.pack("<d", v)),
     (int, lambda v: b"i%d;" % v),
-    (str, lambda v: b"u" + _text(v)),
+    (str, lambda v: b"u" + _encode_text(v)),
     ((bytes, bytearray), lambda v: b"b%d:" % len(v) + bytes(v)),
     (complex, lambda v: b"c" + struct.pack("<dd", v.real, v.imag)),
 )
@@ -208,7 +213,7 @@ def _is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def _readable(tensor: Any) -> Any:  # a torch.Tensor
+def _make_readable(tensor: Any) -> Any:  # a torch.Tensor
     """Return a tensor whose bytes can be read: the local part of a DTensor, dense, resolved."""
     import torch
 
@@ -223,12 +228,12 @@ def _readable(tensor: Any) -> Any:  # a torch.Tensor
     return tensor
 
 
-def _opened(value: Any) -> tuple[str, Any]:
+def _unpack_object(value: Any) -> tuple[str, Any]:
     """Return an object's kind and content: its `state_dict` or the like, else its attributes."""
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}"
-    for ask in _ACCOUNTS:
-        method = getattr(value, ask, None)
+    for method_name in _ACCOUNTS:
+        method = getattr(value, method_name, None)
         if callable(method) and not isinstance(value, type):
             return name, method()
     if hasattr(value, "dtype") and hasattr(value, "tobytes"):  # an array
@@ -236,10 +241,10 @@ def _opened(value: Any) -> tuple[str, Any]:
         return f"{value.dtype}{value.shape}", content
     if hasattr(value, "__qualname__"):
         return "named", f"{value.__module__}.{value.__qualname__}"
-    return name, getattr(value, "__dict__", None) or _said(value)
+    return name, getattr(value, "__dict__", None) or _describe_object(value)
 
 
-def _said(value: Any) -> Any:
+def _describe_object(value: Any) -> Any:
     """Return the `repr` of an object without attributes, the state of a generator."""
     if hasattr(value, "bit_generator"):
         return value.bit_generator.state
@@ -248,7 +253,9 @@ def _said(value: Any) -> Any:
     return None if " at 0x" in text else text
 
 
-def _leaf_of(value: Any) -> bytes:
+def _find_leaf_kind(value: Any) -> bytes:
     """Return the kind of an array's values; `o` for any other object."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
-    return b"f" if kind in ("f", "c") else b"i" if kind in ("i", "u") else b"o"
+    if kind in ("f", "c"):
+        return b"f"
+    return b"i" if kind in ("i", "u") else b"o"

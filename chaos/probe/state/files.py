@@ -22,8 +22,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol
 
 from chaos.model.event import ShardedPart
-from chaos.probe.libraries import unwatched
-from chaos.probe.state.readable import read
+from chaos.probe.libraries import take_unwatched_classes
+from chaos.probe.state.readable import load_content
 
 _SHARDED = "torch.distributed.checkpoint"
 _EXECUTORS = {
@@ -43,48 +43,48 @@ _WRITERS = {
 class FileListener(Protocol):
     """Called with the files that a rank saves and loads, in its own process."""
 
-    def save_begun(self, path: Path) -> None:
+    def begin_save(self, path: Path) -> None:
         """Take the path of a save, before the first byte."""
 
-    def halfway(self, path: Path) -> Callable[[], None] | None:
+    def find_midpoint_action(self, path: Path) -> Callable[[], None] | None:
         """Return what to call between the halves of the file; None to write it at once."""
 
-    def saved(self, path: Path, value: Any) -> object:
+    def record_save(self, path: Path, value: Any) -> object:
         """Take a file that was saved, and what was."""
 
-    def holds(self, path: Path, value: Any) -> object:
+    def record_content(self, path: Path, value: Any) -> object:
         """Take what was pickled into a file."""
 
-    def holds_stream(self, stream: Any, value: Any) -> object:
+    def record_stream(self, stream: Any, value: Any) -> object:
         """Take what was saved into a buffer, or another stream that is no file."""
 
-    def save_handed_over(self, folder: Path) -> object:
+    def begin_background_save(self, folder: Path) -> object:
         """Take the folder of a sharded save that goes on while training does."""
 
-    def shard_begun(self, folder: Path) -> object:
+    def begin_shards(self, folder: Path) -> object:
         """Take the folder into which this rank begins to write its shards."""
 
-    def shard_written(self, folder: Path) -> object:
+    def finish_shards(self, folder: Path) -> object:
         """Take that they are written."""
 
-    def shards_read(self, folder: Path) -> object:
+    def record_shard_load(self, folder: Path) -> object:
         """Take the folder of which this rank has read its shards."""
 
-    def loading(self, path: Path) -> str | None:
+    def begin_load(self, path: Path) -> str | None:
         """Return the digest of a file before it is loaded; None: the load is not of interest."""
 
-    def within_load(self, digest: str) -> object:
+    def enter_load(self, digest: str) -> object:
         """Take that the load begins."""
 
-    def loaded(
+    def finish_load(
         self, path: Path, digest: str, error: BaseException | None, value: Any = None
     ) -> object:
         """Take how the load ended, and what it returned."""
 
-    def quietly(self) -> AbstractContextManager[object]:
+    def pause_watch(self) -> AbstractContextManager[object]:
         """Return a context within which files that are opened are not the job's."""
 
-    def unhooked(self, call: Callable[[], Any]) -> Any:
+    def call_unhooked(self, call: Callable[[], Any]) -> Any:
         """Return what a function returns that is called while no module has a hook of chaos."""
 
 
@@ -95,80 +95,84 @@ def watch_files(listener: FileListener) -> None:
     # Under both names: libraries call `torch.save`, or `torch.serialization.save`. A script that
     # has imported the function itself before has the original, whose files are seen as they are
     # opened.
-    torch.save = _saving(torch.save, listener)
-    torch.load = _loading(torch.load, listener)
+    torch.save = _wrap_save(torch.save, listener)
+    torch.load = _wrap_load(torch.load, listener)
     torch.serialization.save, torch.serialization.load = torch.save, torch.load
-    pickle.dump = _dumping(pickle.dump, listener)
+    pickle.dump = _wrap_dump(pickle.dump, listener)
 
 
 def watch_libraries(listener: FileListener) -> None:
     """Follow sharded saves and safetensors from now on, if the job has imported what makes them."""
-    for module, name, method, replaced in (
-        *((*writer, "write_data", _writing) for writer in _WRITERS.items()),
-        *((*reader, "read_data", _reading) for reader in _READERS.items()),
-        *((*executor, "execute_save", _handing_over) for executor in _EXECUTORS.items()),
+    for module, name, method, wrap_method in (
+        *((*writer, "write_data", _wrap_write) for writer in _WRITERS.items()),
+        *((*reader, "read_data", _wrap_load_data) for reader in _READERS.items()),
+        *((*executor, "execute_save", _wrap_execute) for executor in _EXECUTORS.items()),
     ):
-        for cls in unwatched((module,), name):
+        for cls in take_unwatched_classes((module,), name):
             if method in vars(cls):
-                setattr(cls, method, replaced(getattr(cls, method), listener))
+                setattr(cls, method, wrap_method(getattr(cls, method), listener))
     # safetensors 0.8 reads and writes files in Rust, so that no `open` is seen.
-    for module in unwatched(("safetensors.torch", "safetensors.numpy")):
+    for module in take_unwatched_classes(("safetensors.torch", "safetensors.numpy")):
         _watch_safetensors(module, listener)
 
 
 def _watch_safetensors(module: Any, listener: FileListener) -> None:
-    module.serialize_file = _serializing(module.serialize_file, listener)
+    module.serialize_file = _wrap_serialize(module.serialize_file, listener)
     # A module that is imported after another was watched has the replacement already.
     if not hasattr(module.safe_open, "__wrapped__"):
-        module.safe_open = _loading(module.safe_open, listener, name="filename")
+        module.safe_open = _wrap_load(module.safe_open, listener, name="filename")
     sys.modules["safetensors"].safe_open = module.safe_open  # type: ignore[attr-defined]
 
 
-def _in_the_rank(original: Callable[..., Any], watched: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what calls `watched`, but `original` in a fork: a data loader is not the rank."""
+def _limit_to_rank(
+    original: Callable[..., Any], replacement: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return what calls `replacement`, but `original` in a fork: a data loader is not the rank."""
     pid = os.getpid()
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return (watched if os.getpid() == pid else original)(*args, **kwargs)
+        return (replacement if os.getpid() == pid else original)(*args, **kwargs)
 
     return call
 
 
-def _dumping(original: Callable[..., Any], listener: FileListener) -> Callable[..., Any]:
+def _wrap_dump(original: Callable[..., Any], listener: FileListener) -> Callable[..., Any]:
     def dump(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
-        path = _path_of(_argument(args, kwargs, 1, "file"))
+        path = _find_path(_find_argument(args, kwargs, 1, "file"))
         if path is not None:
-            listener.holds(path, _argument(args, kwargs, 0, "obj"))
+            listener.record_content(path, _find_argument(args, kwargs, 0, "obj"))
         return result
 
-    return _in_the_rank(original, dump)
+    return _limit_to_rank(original, dump)
 
 
-def _saving(original: Callable[..., Any], listener: FileListener) -> Callable[..., Any]:
+def _wrap_save(original: Callable[..., Any], listener: FileListener) -> Callable[..., Any]:
     def save(*args: Any, **kwargs: Any) -> Any:
-        target = _argument(args, kwargs, 1, "f")
-        path = _path_of(target, at_start=True)
+        target = _find_argument(args, kwargs, 1, "f")
+        path = _find_path(target, at_start=True)
         if path is None:
-            result = listener.unhooked(lambda: original(*args, **kwargs))
-            listener.holds_stream(target, _argument(args, kwargs, 0, "obj"))
+            result = listener.call_unhooked(lambda: original(*args, **kwargs))
+            listener.record_stream(target, _find_argument(args, kwargs, 0, "obj"))
             return result
         # Recorded before the first byte: of a save that is cut off there is no other sign. Within
         # it torch opens the file by itself, which is not to be recorded a second time.
-        listener.save_begun(path)
-        then = listener.halfway(path)
-        with listener.quietly():
-            if then is None:
-                result = listener.unhooked(lambda: original(*args, **kwargs))
+        listener.begin_save(path)
+        act_halfway = listener.find_midpoint_action(path)
+        with listener.pause_watch():
+            if act_halfway is None:
+                result = listener.call_unhooked(lambda: original(*args, **kwargs))
             else:
-                result = listener.unhooked(
-                    lambda: _save_in_halves(original, args, kwargs, path=path, then=then)
+                result = listener.call_unhooked(
+                    lambda: _save_in_halves(
+                        original, args, kwargs, path=path, act_halfway=act_halfway
+                    )
                 )
-        listener.saved(path, _argument(args, kwargs, 0, "obj"))
+        listener.record_save(path, _find_argument(args, kwargs, 0, "obj"))
         return result
 
-    return _in_the_rank(original, save)
+    return _limit_to_rank(original, save)
 
 
 def _save_in_halves(
@@ -177,18 +181,18 @@ def _save_in_halves(
     kwargs: dict[str, Any],
     *,
     path: Path,
-    then: Callable[[], None],
+    act_halfway: Callable[[], None],
 ) -> Any:
-    """Write one half of a file, call `then`, and write the other half.
+    """Write one half of a file, call `act_halfway`, and write the other half.
 
     Where the job has opened the file itself, it stays open.
     """
-    target = _argument(args, kwargs, 1, "f")
+    target = _find_argument(args, kwargs, 1, "f")
     if isinstance(target, str | os.PathLike):
         # By torch first, as its archive has the name of the file: ranks that write the same file at
         # the same time, of which one wrote other bytes, would leave a mixture of both.
         result = original(*args, **kwargs)
-        _write_in_halves(path, path.read_bytes(), then)
+        _write_in_halves(path, path.read_bytes(), act_halfway)
         return result
     # Into a buffer first: only then is the middle of the file known.
     buffer = io.BytesIO()
@@ -196,98 +200,100 @@ def _save_in_halves(
         result = original(args[0], buffer, *args[2:], **kwargs)
     else:
         result = original(*args, **{**kwargs, "f": buffer})
-    _write_in_halves(target, buffer.getvalue(), then)
+    _write_in_halves(target, buffer.getvalue(), act_halfway)
     return result
 
 
-def _write_in_halves(target: Path | IO[bytes], content: bytes, then: Callable[[], None]) -> None:
+def _write_in_halves(
+    target: Path | IO[bytes], content: bytes, act_halfway: Callable[[], None]
+) -> None:
     middle = len(content) // 2
-    opened = target.open("wb") if isinstance(target, Path) else contextlib.nullcontext(target)
-    with opened as file:
+    open_file = target.open("wb") if isinstance(target, Path) else contextlib.nullcontext(target)
+    with open_file as file:
         file.write(content[:middle])
         file.flush()
-        then()
+        act_halfway()
         file.write(content[middle:])
 
 
-def _loading(
+def _wrap_load(
     original: Callable[..., Any], listener: FileListener, *, name: str = "f"
 ) -> Callable[..., Any]:
     def load(*args: Any, **kwargs: Any) -> Any:
-        path = _path_of(_argument(args, kwargs, 0, name))
+        path = _find_path(_find_argument(args, kwargs, 0, name))
         # The digest is made before the load: an op may wait inside of it, and of a load that raises
         # it is recorded which bytes could not be read.
-        digest = None if path is None else listener.loading(path)
+        digest = None if path is None else listener.begin_load(path)
         if path is None or digest is None:
             return original(*args, **kwargs)
-        listener.within_load(digest)
+        listener.enter_load(digest)
         try:
-            with listener.quietly():
+            with listener.pause_watch():
                 result = original(*args, **kwargs)
         except BaseException as error:
-            listener.loaded(path, digest, error)
+            listener.finish_load(path, digest, error)
             raise
-        listener.loaded(path, digest, None, result)
+        listener.finish_load(path, digest, None, result)
         return result
 
-    return _in_the_rank(original, load)
+    return _limit_to_rank(original, load)
 
 
-def _serializing(original: Callable[..., Any], listener: FileListener) -> Callable[..., Any]:
+def _wrap_serialize(original: Callable[..., Any], listener: FileListener) -> Callable[..., Any]:
     def serialize_file(*args: Any, **kwargs: Any) -> Any:
-        path = _path_of(_argument(args, kwargs, 1, "filename"))
+        path = _find_path(_find_argument(args, kwargs, 1, "filename"))
         if path is None:
             return original(*args, **kwargs)
-        listener.save_begun(path)
+        listener.begin_save(path)
         result = original(*args, **kwargs)
-        if (then := listener.halfway(path)) is not None:
-            with listener.quietly():
-                _write_in_halves(path, path.read_bytes(), then)
-        with listener.quietly():
-            content = read(path)
-        listener.saved(path, content)
+        if (act_halfway := listener.find_midpoint_action(path)) is not None:
+            with listener.pause_watch():
+                _write_in_halves(path, path.read_bytes(), act_halfway)
+        with listener.pause_watch():
+            content = load_content(path)
+        listener.record_save(path, content)
         return result
 
-    return _in_the_rank(original, serialize_file)
+    return _limit_to_rank(original, serialize_file)
 
 
-def _handing_over(original: Any, listener: FileListener) -> Any:  # a method
+def _wrap_execute(original: Any, listener: FileListener) -> Any:  # a method
     @functools.wraps(original)
     def execute_save(executor: Any, *args: Any, **kwargs: Any) -> Any:
         writer = kwargs.get("storage_writer")
         folder: Any = kwargs.get("checkpoint_id") or getattr(writer, "checkpoint_id", "")
-        listener.save_handed_over(Path(os.path.abspath(folder)))  # noqa: PTH100 - links stay links
+        listener.begin_background_save(Path(os.path.abspath(folder)))  # noqa: PTH100 - links stay links
         return original(executor, *args, **kwargs)
 
     return execute_save
 
 
-def _writing(original: Any, listener: FileListener) -> Any:  # a method
+def _wrap_write(original: Any, listener: FileListener) -> Any:  # a method
     def write_data(writer: Any, *args: Any, **kwargs: Any) -> Any:
         folder = Path(str(writer.checkpoint_id))
-        listener.shard_begun(folder)
-        written = original(writer, *args, **kwargs)
-        written.wait()  # else the files may not be there yet
-        listener.shard_written(folder)
-        return written
+        listener.begin_shards(folder)
+        pending_write = original(writer, *args, **kwargs)
+        pending_write.wait()  # else the files may not be there yet
+        listener.finish_shards(folder)
+        return pending_write
 
-    return _in_the_rank(original, write_data)
-
-
-def _reading(original: Any, listener: FileListener) -> Any:  # a method
-    def read_data(reader: Any, *args: Any, **kwargs: Any) -> Any:
-        found = original(reader, *args, **kwargs)
-        listener.shards_read(Path(os.path.abspath(str(reader.path))))  # noqa: PTH100 - likewise
-        return found
-
-    return _in_the_rank(original, read_data)
+    return _limit_to_rank(original, write_data)
 
 
-def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str) -> Any:
-    return args[place] if len(args) > place else kwargs.get(name)
+def _wrap_load_data(original: Any, listener: FileListener) -> Any:  # a method
+    def load_data(reader: Any, *args: Any, **kwargs: Any) -> Any:
+        pending_load = original(reader, *args, **kwargs)
+        listener.record_shard_load(Path(os.path.abspath(str(reader.path))))  # noqa: PTH100 - likewise
+        return pending_load
+
+    return _limit_to_rank(original, load_data)
 
 
-def _path_of(target: Any, *, at_start: bool = False) -> Path | None:
+def _find_argument(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str) -> Any:
+    return args[position] if len(args) > position else kwargs.get(name)
+
+
+def _find_path(target: Any, *, at_start: bool = False) -> Path | None:
     """Return the path of the file that torch is to write or read; None if it has none.
 
     None also, `at_start`, for an open file with earlier content: it holds more than this save.
@@ -313,42 +319,42 @@ _MODULE = "torch.distributed.checkpoint."
 _OTHERS = {("torch", "Size"), ("torch.serialization", "_get_layout"), ("pathlib", "PosixPath")}
 
 
-def sharded_part(folder: Path, files: Iterable[str]) -> ShardedPart | None:
+def build_sharded_part(folder: Path, files: Iterable[str]) -> ShardedPart | None:
     """Return what a folder holds of a sharded checkpoint, by paths in it; None if nothing."""
     names = [name for name in files if (folder / name).is_file()]
     sizes = {name: (folder / name).stat().st_size for name in names if name.endswith(SHARDS)}
-    found = [name for name in names if name.endswith(INDEX)]
-    if not sizes and not found:
+    index_names = [name for name in names if name.endswith(INDEX)]
+    if not sizes and not index_names:
         return None
-    needs: dict[str, int] = {}
+    needed_sizes: dict[str, int] = {}
     keys: set[str] = set()
-    for name in found:
-        index = _read(folder / name)
-        for info in getattr(index, "storage_data", None) or {}:
-            stored = index.storage_data[info]
-            path = str(PurePosixPath(name).parent / stored.relative_path)
-            needs[path] = max(needs.get(path, 0), stored.offset + stored.length)
+    for name in index_names:
+        index = _load_index(folder / name)
+        for entry_key in getattr(index, "storage_data", None) or {}:
+            shard = index.storage_data[entry_key]
+            path = str(PurePosixPath(name).parent / shard.relative_path)
+            needed_sizes[path] = max(needed_sizes.get(path, 0), shard.offset + shard.length)
         keys |= set(getattr(index, "state_dict_metadata", ()))
     return ShardedPart(
         sizes=sizes,
-        needs=needs,
+        needs=needed_sizes,
         keys=tuple(sorted(keys)) if len(keys) <= KEYS_MAX else (),
-        indexes=tuple(found),
+        indexes=tuple(index_names),
     )
 
 
-def _read(path: Path) -> Any:  # `Metadata`, or None where it is unknown
+def _load_index(path: Path) -> Any:  # `Metadata`, or None where it is unknown
     """Return an index, None where it is none of torch's: an index of a job's own is not judged."""
     if f"{_MODULE}metadata" not in sys.modules or path.stat().st_size > READ_MAX:
         return None
     try:
         with path.open("rb") as file:
-            return _Index(file).load()
+            return _IndexUnpickler(file).load()
     except Exception:  # noqa: BLE001 - cut off, or of another format
         return None
 
 
-class _Index(pickle.Unpickler):
+class _IndexUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         import torch
 

@@ -23,20 +23,20 @@ _host_keys: list[Sums] = []
 _device_keys: dict[tuple[str, int], Any] = {}
 
 
-def keys(count: int) -> Sums:
+def build_keys(count: int) -> Sums:
     """Return the keys of the first `count` places: splitmix64 of the place, made odd."""
     if not _host_keys or len(_host_keys[0]) < count:
         size = max(BLOCK, 1 << (count - 1).bit_length())
-        _host_keys[:] = [mixed(np.arange(1, size + 1, dtype=np.uint64)) | np.uint64(1)]
+        _host_keys[:] = [mix_bits(np.arange(1, size + 1, dtype=np.uint64)) | np.uint64(1)]
     return _host_keys[0][:count]
 
 
-def mixed(values: Sums) -> Sums:
+def mix_bits(values: Sums) -> Sums:
     """Return 64-bit numbers whose every bit depends on every bit of `values` (splitmix64)."""
-    z = values * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    bits = values * np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
 
 
 def host_bytes(tensor: Any) -> npt.NDArray[np.uint8]:  # a torch.Tensor
@@ -58,22 +58,22 @@ def host_array(tensor: Any) -> npt.NDArray[Any]:  # a torch.Tensor
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
-def words_of(raw: npt.NDArray[np.uint8]) -> Words:
+def split_words(raw: npt.NDArray[np.uint8]) -> Words:
     """Return bytes as words; the last one is filled with zeros."""
     missing = -len(raw) % _WORD
     return (np.pad(raw, (0, missing)) if missing else raw).view(np.uint32)
 
 
-def sums_of(words: Words) -> Sums:
+def sum_blocks(words: Words) -> Sums:
     """Return one sum per block of words."""
-    table = keys(BLOCK)
+    table = build_keys(BLOCK)
     # A sum for each block, and no single one: one table of keys then serves tensors of any size.
     starts = range(0, len(words), BLOCK)
     blocks = (words[start : start + BLOCK] for start in starts)
-    return np.array([np.sum(b * table[: len(b)]) for b in blocks], dtype=np.uint64)
+    return np.array([np.sum(block * table[: len(block)]) for block in blocks], dtype=np.uint64)
 
 
-def row_sums(tensor: Any) -> Sums:  # a torch.Tensor
+def sum_rows(tensor: Any) -> Sums:  # a torch.Tensor
     """Return one sum per row of a CPU tensor: per entry of its first dimension."""
     array = host_array(tensor)
     count = len(array)
@@ -81,54 +81,54 @@ def row_sums(tensor: Any) -> Sums:  # a torch.Tensor
     rows = array.reshape(-1).view(np.uint8).reshape(count, width)
     missing = -width % _WORD
     words = (np.pad(rows, ((0, 0), (0, missing))) if missing else rows).view(np.uint32)
-    sums: Sums = np.dot(words.astype(np.uint64), keys(words.shape[1]))
+    sums: Sums = np.dot(words.astype(np.uint64), build_keys(words.shape[1]))
     return sums
 
 
-def device_sums(tensor: Any) -> Any:  # torch.Tensor
-    """Return the sums of `sums_of`, as int64 on the tensor's device; the host does not wait."""
+def sum_device_blocks(tensor: Any) -> Any:  # torch.Tensor
+    """Return the sums of `sum_blocks`, as int64 on the tensor's device; the host does not wait."""
     import torch
 
-    raw = _aligned(tensor.detach().contiguous().reshape(-1).view(torch.uint8))
+    raw = _align_bytes(tensor.detach().contiguous().reshape(-1).view(torch.uint8))
     words = raw.view(torch.int32)
-    table = keys_on(tensor.device, BLOCK)
+    table = build_device_keys(tensor.device, BLOCK)
     sums = []
     for start in range(0, len(words), _SLAB):
         # torch has no unsigned words, and a sign would be spread over the upper half. Products and
         # sums of int64 wrap around as uint64 do, so that both devices agree to the last bit.
         slab = words[start : start + _SLAB].to(torch.int64) & 0xFFFFFFFF
-        whole = len(slab) // BLOCK * BLOCK
-        if whole:
-            sums.append((slab[:whole].reshape(-1, BLOCK) * table).sum(dim=1))
-        if whole < len(slab):
-            rest = slab[whole:]
-            sums.append((rest * table[: len(rest)]).sum().reshape(1))
+        full_length = len(slab) // BLOCK * BLOCK
+        if full_length:
+            sums.append((slab[:full_length].reshape(-1, BLOCK) * table).sum(dim=1))
+        if full_length < len(slab):
+            last_words = slab[full_length:]
+            sums.append((last_words * table[: len(last_words)]).sum().reshape(1))
     return torch.cat(sums) if sums else words.to(torch.int64)
 
 
-def device_row_sums(tensor: Any) -> Any:  # torch.Tensor
-    """Return the sums of `row_sums`, as int64 on the tensor's device."""
+def sum_device_rows(tensor: Any) -> Any:  # torch.Tensor
+    """Return the sums of `sum_rows`, as int64 on the tensor's device."""
     import torch
 
     rows = tensor.detach().contiguous().reshape(len(tensor), -1).view(torch.uint8)
     missing = -rows.shape[1] % _WORD
-    words = _aligned(torch.nn.functional.pad(rows, (0, missing))).view(torch.int32)
-    wide = words.to(torch.int64) & 0xFFFFFFFF
-    return (wide * keys_on(tensor.device, wide.shape[1])).sum(dim=1)
+    words = _align_bytes(torch.nn.functional.pad(rows, (0, missing))).view(torch.int32)
+    wide_words = words.to(torch.int64) & 0xFFFFFFFF
+    return (wide_words * build_device_keys(tensor.device, wide_words.shape[1])).sum(dim=1)
 
 
-def keys_on(device: Any, count: int) -> Any:  # a torch.device and a torch.Tensor
+def build_device_keys(device: Any, count: int) -> Any:  # a torch.device and a torch.Tensor
     """Return the first keys as int64 on a device, and keep them there."""
     import torch
 
     size = max(BLOCK, 1 << (count - 1).bit_length())
-    place = (str(device), size)
-    if place not in _device_keys:
-        _device_keys[place] = torch.from_numpy(keys(size).view(np.int64)).to(device)
-    return _device_keys[place][:count]
+    device_key = (str(device), size)
+    if device_key not in _device_keys:
+        _device_keys[device_key] = torch.from_numpy(build_keys(size).view(np.int64)).to(device)
+    return _device_keys[device_key][:count]
 
 
-def _aligned(raw: Any) -> Any:  # a torch.Tensor of bytes
+def _align_bytes(raw: Any) -> Any:  # a torch.Tensor of bytes
     """Return bytes that can be read as words: padded, and beginning at a word's boundary."""
     import torch
 

@@ -9,30 +9,37 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 
-def waiting(optimizers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+def find_gradients(optimizers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """Yield the gradients that are not zero, each with its optimizer's and its own number."""
     for index, optimizer in enumerate(optimizers):
-        parameters = (p for group in optimizer.param_groups for p in group["params"])
+        parameters = (member for group in optimizer.param_groups for member in group["params"])
         for number, parameter in enumerate(parameters):
             gradient = getattr(parameter, "grad", None)
-            if gradient is not None and _is_any(gradient):
+            if gradient is not None and _is_nonzero(gradient):
                 yield f"{index:04}.{number:06}", gradient
 
 
-def versions_of(optimizers: Iterable[Any]) -> tuple[int, ...]:
+def find_versions(optimizers: Iterable[Any]) -> tuple[int, ...]:
     """Return how often the first parameter of each group was changed, as torch counts it."""
     groups = (group for optimizer in optimizers for group in optimizer.param_groups)
-    first = [p for group in groups for p in group["params"][:1] if not p.is_inference()]
-    return tuple(p._version for p in first)  # noqa: SLF001 - torch has no public name
+    first_parameters = [
+        parameter
+        for group in groups
+        for parameter in group["params"][:1]
+        if not parameter.is_inference()
+    ]
+    return tuple(parameter._version for parameter in first_parameters)  # noqa: SLF001 - torch has no public name
 
 
-def mark_of(optimizers: Iterable[Any]) -> tuple[int, ...] | None:
+def find_gradient_mark(optimizers: Iterable[Any]) -> tuple[int, ...] | None:
     """Return which gradient is the first, and how often it was changed; reads none.
 
     It differs once all gradients were cleared, by assignment or in place, and once there are
     optimizers. None: they have no gradient.
     """
-    parameter_groups = [group["params"] for o in optimizers for group in o.param_groups]
+    parameter_groups = [
+        group["params"] for optimizer in optimizers for group in optimizer.param_groups
+    ]
     for parameters in parameter_groups:
         for parameter in parameters:
             if (gradient := getattr(parameter, "grad", None)) is not None:
@@ -40,23 +47,25 @@ def mark_of(optimizers: Iterable[Any]) -> tuple[int, ...] | None:
     return None if parameter_groups else ()
 
 
-def is_empty_step(optimizer: Any) -> bool:  # see `kind_of`
+def is_empty_step(optimizer: Any) -> bool:  # see `find_kind`
     """Return whether a step cannot move a parameter: no learning rate, and no gradient."""
     groups = getattr(optimizer, "param_groups", ())
     rates = [group.get("lr") for group in groups]
-    return bool(rates) and all(map(_is_nothing, rates)) and not any(waiting([optimizer]))
+    return bool(rates) and all(map(_is_zero_rate, rates)) and not any(find_gradients([optimizer]))
 
 
-def _is_nothing(rate: Any) -> bool:
+def _is_zero_rate(rate: Any) -> bool:
     """Return whether a learning rate is 0; False, without a wait, for one on an accelerator."""
     if rate is None or getattr(getattr(rate, "device", None), "type", "cpu") != "cpu":
         return False
     return float(rate) == 0.0
 
 
-def _is_any(gradient: Any) -> bool:  # a torch.Tensor
+def _is_nonzero(gradient: Any) -> bool:  # a torch.Tensor
     """Return whether any element is not zero; for a DTensor, any of its local part."""
-    local = getattr(gradient, "to_local", None)
-    own = gradient if local is None else local()
-    own = own.detach()
-    return bool((own.coalesce().values() if own.is_sparse else own).any())
+    to_local = getattr(gradient, "to_local", None)
+    local_gradient = gradient if to_local is None else to_local()
+    local_gradient = local_gradient.detach()
+    return bool(
+        (local_gradient.coalesce().values() if local_gradient.is_sparse else local_gradient).any()
+    )

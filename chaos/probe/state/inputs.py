@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from chaos.model.event import Inputs
-from chaos.probe.state.fingerprint import Sums, device_row_sums, row_sums
+from chaos.probe.state.fingerprint import Sums, sum_device_rows, sum_rows
 from chaos.probe.state.roots import Owner
 
 # Of one step: eight digits for each are written with every step.
@@ -28,7 +28,7 @@ _HALF = np.uint64(32)  # every word affects the upper half of a sum
 _NEXT = np.uint64(0x9E3779B97F4A7C15)
 
 
-class _Arguments(NamedTuple):
+class _CallArguments(NamedTuple):
     """Those of a call: for each tensor a number of its place, dtype and shape, a sum per row."""
 
     columns: Sequence[tuple[np.uint64, Any]]  # the sums may be int64 tensors on an accelerator
@@ -36,34 +36,36 @@ class _Arguments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Given:
+class StepInputs:
     """The inputs for one step."""
 
-    calls: Sequence[_Arguments]
+    calls: Sequence[_CallArguments]
 
     @property
-    def is_late(self) -> bool:
-        return any(not isinstance(rows, np.ndarray) for c in self.calls for _, rows in c.columns)
+    def is_on_accelerator(self) -> bool:
+        return any(
+            not isinstance(rows, np.ndarray) for call in self.calls for _, rows in call.columns
+        )
 
-    def read(self) -> Inputs | None:
+    def load_inputs(self) -> Inputs | None:
         """Return the digests; waits for the accelerator. None: there were no tensors."""
         if not self.calls:
             return None
-        joined = [_joined(call) for call in self.calls]
-        rows = joined[0] if len(joined) == 1 else np.concatenate(joined)
+        rows_by_call = [_join_columns(call) for call in self.calls]
+        rows = rows_by_call[0] if len(rows_by_call) == 1 else np.concatenate(rows_by_call)
         has_samples = all(call.has_samples for call in self.calls)
-        few = has_samples and len(rows) <= SAMPLES_MAX
-        calls = [len(own) for own in joined]
-        content = hashlib.blake2b(f"{has_samples}{calls}".encode(), digest_size=8)
+        is_small = has_samples and len(rows) <= SAMPLES_MAX
+        row_counts = [len(call_rows) for call_rows in rows_by_call]
+        content = hashlib.blake2b(f"{has_samples}{row_counts}".encode(), digest_size=8)
         content.update(rows.tobytes())
         return Inputs(
             count=len(rows) if has_samples else 0,
             digest=content.hexdigest(),
-            samples=(rows >> _HALF).astype(">u4").tobytes().hex() if few else None,
+            samples=(rows >> _HALF).astype(">u4").tobytes().hex() if is_small else None,
         )
 
 
-class Call:
+class ModuleCall:
     """A call of a root module, until it is counted for a step.
 
     The nodes of its outputs hold it, and it holds none of them: once a step has passed it by, a
@@ -71,30 +73,34 @@ class Call:
     """
 
     def __init__(
-        self, number: int, arguments: _Arguments, owner: Owner, reached: list["Call"]
+        self,
+        number: int,
+        arguments: _CallArguments,
+        owner: Owner,
+        reached_calls: list["ModuleCall"],
     ) -> None:
         self.number, self.arguments, self.owner = number, arguments, owner
-        self._reached = reached
+        self._reached_calls = reached_calls
         # The error that the job handles as it calls, by its id: it would hold the job's frames.
-        self._handled = id(sys.exc_info()[1])
+        self._handled_error = id(sys.exc_info()[1])
         self.is_running = True
-        self.has_nodes = self.is_over = False
+        self.has_nodes = self.is_counted = False
 
-    def returned(self, outputs: Any) -> None:
+    def record_return(self, outputs: Any) -> None:
         """Watch for a backward pass through the outputs from now on."""
         self.is_running = False
-        if self.is_over:  # a step within the call has counted it
+        if self.is_counted:  # a step within the call has counted it
             return
-        if outputs is None and id(sys.exc_info()[1]) != self._handled:
-            self.is_over = True  # it raised; a batch may be too large, or broken
+        if outputs is None and id(sys.exc_info()[1]) != self._handled_error:
+            self.is_counted = True  # it raised; a batch may be too large, or broken
         elif not _is_in_transform():
-            for node in set(_nodes(outputs)):
-                node.register_prehook(self._reach)
+            for node in set(_iterate_nodes(outputs)):
+                node.register_prehook(self._mark_reached)
                 self.has_nodes = True
 
-    def _reach(self, _: Any) -> None:
-        if not self.is_over:
-            self._reached.append(self)
+    def _mark_reached(self, _: Any) -> None:
+        if not self.is_counted:
+            self._reached_calls.append(self)
 
 
 class InputWindow:
@@ -105,64 +111,78 @@ class InputWindow:
     """
 
     def __init__(self) -> None:
-        self._calls: list[Call] = []
-        self._reached: list[Call] = []
-        self._number = 0
+        self._calls: list[ModuleCall] = []
+        self._reached_calls: list[ModuleCall] = []
+        self._call_count = 0
         self._salts: dict[tuple[Any, ...], np.uint64] = {}
 
-    def called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> Call | None:
+    def add_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner
+    ) -> ModuleCall | None:
         """Take the arguments of a root module's call at once: the caller may overwrite them."""
-        with outside_of_transforms():
-            arguments = self._arguments(args, kwargs)
+        with leave_transforms():
+            arguments = self._extract_arguments(args, kwargs)
         if arguments is None:
             return None
-        self._number += 1
-        self._calls.append(Call(self._number, arguments, owner, self._reached))
+        self._call_count += 1
+        self._calls.append(ModuleCall(self._call_count, arguments, owner, self._reached_calls))
         return self._calls[-1]
 
-    def close(self, optimizers: Callable[[], Iterable[Any]] = list, epoch: int = 0) -> Given:
+    def close_window(
+        self, optimizers: Callable[[], Iterable[Any]] = list, epoch: int = 0
+    ) -> StepInputs:
         """Return the calls of this step, and begin anew."""
-        calls = self._of_step(optimizers, epoch)
+        calls = self._select_calls(optimizers, epoch)
         for call in calls:
-            call.is_over = True
+            call.is_counted = True
         self._calls = []
-        self._reached.clear()
-        return Given([call.arguments for call in calls])
+        self._reached_calls.clear()
+        return StepInputs([call.arguments for call in calls])
 
-    def given(self, optimizers: Callable[[], Iterable[Any]] = list, epoch: int = 0) -> Given:
+    def gather_inputs(
+        self, optimizers: Callable[[], Iterable[Any]] = list, epoch: int = 0
+    ) -> StepInputs:
         """Return the calls of the coming step, as far as they are gathered."""
-        return Given([call.arguments for call in self._of_step(optimizers, epoch)])
+        return StepInputs([call.arguments for call in self._select_calls(optimizers, epoch)])
 
-    def drop(self) -> None:
+    def drop_calls(self) -> None:
         """Drop all calls but those that a backward pass is still to go through."""
         self._calls = [call for call in self._calls if call.is_running]
-        self._reached.clear()
+        self._reached_calls.clear()
 
-    def _of_step(self, optimizers: Callable[[], Iterable[Any]], epoch: int) -> Sequence[Call]:
+    def _select_calls(
+        self, optimizers: Callable[[], Iterable[Any]], epoch: int
+    ) -> Sequence[ModuleCall]:
         """Return the calls that a backward pass went through, in their order.
 
         Calls of modules of which no optimizer has a parameter are left out, unless all are of such:
         an optimizer may have copies of the parameters, as for half precision. Where no call has
         been reached, gradients are made by other means, and all are of the step.
         """
-        reached = set(self._reached)
-        gathered = [call for call in reached.union(self._calls) if not call.is_over]
-        gathered.sort(key=lambda call: call.number)
-        unknown = {o for c in gathered if not (o := c.owner).is_trained or o.epoch != epoch}
-        if unknown:
+        reached_calls = set(self._reached_calls)
+        candidates = [call for call in reached_calls.union(self._calls) if not call.is_counted]
+        candidates.sort(key=lambda call: call.number)
+        unknown_owners = {
+            candidate_owner
+            for candidate in candidates
+            if not (candidate_owner := candidate.owner).is_trained or candidate_owner.epoch != epoch
+        }
+        if unknown_owners:
             groups = (group for optimizer in optimizers() for group in optimizer.param_groups)
-            trained = {id(parameter) for group in groups for parameter in group["params"]}
-            for owner in unknown:
-                owner.look(trained, epoch)
-        gathered = [call for call in gathered if call.owner.is_trained] or gathered
-        if reached.isdisjoint(gathered):
-            return gathered
-        return [call for call in gathered if call in reached or not call.has_nodes]
+            trained_ids = {id(parameter) for group in groups for parameter in group["params"]}
+            for owner in unknown_owners:
+                owner.update_trained(trained_ids, epoch)
+        candidates = [call for call in candidates if call.owner.is_trained] or candidates
+        if reached_calls.isdisjoint(candidates):
+            return candidates
+        return [call for call in candidates if call in reached_calls or not call.has_nodes]
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments | None:
-        tensors = _of_one(args) if len(args) == 1 and not kwargs else None
+    def _extract_arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _CallArguments | None:
+        tensors = _find_single_tensor(args) if len(args) == 1 and not kwargs else None
         if tensors is None:
-            tensors = list(_tensors((args, kwargs), ()))
+            tensors = list(_iterate_tensors((args, kwargs), ()))
         if not tensors:
             return None
         lengths = {tensor.shape[0] for _, tensor in tensors if tensor.shape}
@@ -171,56 +191,60 @@ class InputWindow:
             rows = [(path, tensor) for path, tensor in tensors if tensor.shape]
         else:
             rows = [(path, tensor.detach().reshape(1, -1)) for path, tensor in tensors]
-        return _Arguments([self._column(*column) for column in rows], has_samples)
+        return _CallArguments([self._sum_column(*column) for column in rows], has_samples)
 
-    def _column(self, path: tuple[Any, ...], tensor: Any) -> tuple[np.uint64, Any]:
+    def _sum_column(self, path: tuple[Any, ...], tensor: Any) -> tuple[np.uint64, Any]:
         key = (path, tensor.dtype, tensor.shape[1:])
         salt = self._salts.get(key)
         if salt is None:
             raw = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
             salt = self._salts[key] = np.uint64(int.from_bytes(raw, "little"))
         on_host = tensor.device.type == "cpu"
-        return salt, row_sums(tensor) if on_host else device_row_sums(tensor)
+        return salt, sum_rows(tensor) if on_host else sum_device_rows(tensor)
 
 
-def _joined(call: _Arguments) -> Sums:
+def _join_columns(call: _CallArguments) -> Sums:
     """Return one number per sample, from all tensors of a call."""
     total: Sums | None = None
-    for salt, found in call.columns:
-        rows = found if isinstance(found, np.ndarray) else found.cpu().numpy().view(np.uint64)
+    for salt, column_rows in call.columns:
+        rows = (
+            column_rows
+            if isinstance(column_rows, np.ndarray)
+            else column_rows.cpu().numpy().view(np.uint64)
+        )
         total = rows + salt if total is None else total * _NEXT + rows + salt
     assert total is not None
     return total
 
 
-def _of_one(args: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]] | None:
-    """Return the result of `_tensors` for the usual call, with a single tensor; otherwise None."""
-    value = _unwrapped(args[0])
+def _find_single_tensor(args: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]] | None:
+    """Return the result of `_iterate_tensors` for the usual call, of one tensor; otherwise None."""
+    value = _unwrap_tensor(args[0])
     torch = sys.modules["torch"]
     is_input = isinstance(value, torch.Tensor) and not value.requires_grad
     return [((0, 0), value)] if is_input and value.layout is torch.strided else None
 
 
-def _tensors(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def _iterate_tensors(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
     torch = sys.modules["torch"]
     if isinstance(value, torch.Tensor):
-        value = _unwrapped(value)
+        value = _unwrap_tensor(value)
         if not value.requires_grad and value.layout is torch.strided:
             yield path, value
     elif len(path) <= _NESTED_MAX:
-        for key, inner in _members(value):
-            yield from _tensors(inner, (*path, key))
+        for key, inner in _list_members(value):
+            yield from _iterate_tensors(inner, (*path, key))
 
 
-def _nodes(value: Any, depth: int = 0) -> Iterator[Any]:
+def _iterate_nodes(value: Any, depth: int = 0) -> Iterator[Any]:
     """Yield the nodes of the graph that made a call's outputs."""
     if isinstance(value, sys.modules["torch"].Tensor):
         # A view that is changed in place has a new node, which does not lead to its old one.
-        made = (value, value._base) if value._is_view() else (value,)  # noqa: SLF001 - torch has no public name
-        yield from (node for tensor in made if (node := tensor.grad_fn) is not None)
+        output_tensors = (value, value._base) if value._is_view() else (value,)  # noqa: SLF001 - torch has no public name
+        yield from (node for tensor in output_tensors if (node := tensor.grad_fn) is not None)
     elif depth <= _NESTED_MAX:
-        for _, inner in _members(value):
-            yield from _nodes(inner, depth + 1)
+        for _, inner in _list_members(value):
+            yield from _iterate_nodes(inner, depth + 1)
 
 
 def _is_in_transform() -> bool:
@@ -228,17 +252,17 @@ def _is_in_transform() -> bool:
     return functorch.peek_interpreter_stack() is not None
 
 
-def outside_of_transforms() -> AbstractContextManager[Any]:
+def leave_transforms() -> AbstractContextManager[Any]:
     """Return a context outside of `torch.func`, within which a tensor's bytes cannot be read."""
     if not _is_in_transform():
         return nullcontext()
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-    outside: AbstractContextManager[Any] = temporarily_clear_interpreter_stack()
-    return outside
+    context: AbstractContextManager[Any] = temporarily_clear_interpreter_stack()
+    return context
 
 
-def _unwrapped(value: Any) -> Any:
+def _unwrap_tensor(value: Any) -> Any:
     """Return the tensor inside the wrappers of `torch.func` (torch 2.13), which have no bytes.
 
     A tensor that is differentiated is returned as it is: it is no input.
@@ -251,7 +275,7 @@ def _unwrapped(value: Any) -> Any:
     return value
 
 
-def _members(value: Any) -> list[tuple[Any, Any]]:
+def _list_members(value: Any) -> list[tuple[Any, Any]]:
     """Return the members of a container, with their names; a library's batch is a mapping."""
     if isinstance(value, Mapping):
         return sorted(value.items(), key=lambda item: str(item[0]))

@@ -25,7 +25,7 @@ _UNREADABLE = (
 )
 
 
-def read(path: Path) -> Any:  # whatever is in it
+def load_content(path: Path) -> Any:  # whatever is in it
     """Return the content of a file of JSON, CSV, numpy or safetensors; None of any other.
 
     Arrays are known by how the file begins as well: what is renamed once it is whole has no such
@@ -34,22 +34,24 @@ def read(path: Path) -> Any:  # whatever is in it
     if path.stat().st_size > READ_MAX:
         return None
     try:
-        reader = _READERS.get(path.suffix) or _reader_of(path)
+        reader = _READERS.get(path.suffix) or _find_reader(path)
         return None if reader is None else reader(path)
     except _UNREADABLE:  # its content does not fit its name, or is cut off
         return None
 
 
-def _reader_of(path: Path) -> Callable[[Path], Any] | None:
+def _find_reader(path: Path) -> Callable[[Path], Any] | None:
     """Return what reads a file of arrays, by its first bytes."""
     with path.open("rb") as file:
         start = file.read(_PREFIX + 1)
     if start.startswith(b"PK\x03\x04"):  # a zip archive, as `torch.save` writes as well
         with zipfile.ZipFile(path) as archive:
-            return _numpy if all(name.endswith(".npy") for name in archive.namelist()) else None
+            return (
+                _load_numpy if all(name.endswith(".npy") for name in archive.namelist()) else None
+            )
     if start.startswith(b"\x93NUMPY"):
-        return _numpy
-    return _safetensors if start.endswith(b"{") and len(start) > _PREFIX else None
+        return _load_numpy
+    return _load_safetensors if start.endswith(b"{") and len(start) > _PREFIX else None
 
 
 def is_text(path: Path) -> bool:
@@ -63,11 +65,11 @@ def is_text(path: Path) -> bool:
         return False
 
 
-def _json(path: Path) -> Any:
+def _load_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _table(path: Path) -> dict[str, list[Any]] | None:
+def _load_table(path: Path) -> dict[str, list[Any]] | None:
     """Return the columns of a table with a line of names; a column of numbers only as numbers."""
     if path.stat().st_size > TABLE_MAX:
         return None
@@ -76,10 +78,10 @@ def _table(path: Path) -> dict[str, list[Any]] | None:
     if not names or len(set(names)) < len(names) or any(map(_is_number, names)):
         return None
     columns = zip(*rows, strict=True) if rows else [() for _ in names]  # of one length each
-    return {name: _column(values) for name, values in zip(names, columns, strict=True)}
+    return {name: _convert_column(values) for name, values in zip(names, columns, strict=True)}
 
 
-def _column(values: tuple[str, ...]) -> list[Any]:
+def _convert_column(values: tuple[str, ...]) -> list[Any]:
     if all(value.lstrip("+-").isdigit() for value in values):
         return [int(value) for value in values]
     return [float(value) for value in values] if all(map(_is_number, values)) else list(values)
@@ -93,34 +95,34 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _numpy(path: Path) -> Any:
+def _load_numpy(path: Path) -> Any:
     import numpy as np
 
     with path.open("rb") as file:
-        held = np.load(file, allow_pickle=False)
-        if isinstance(held, np.ndarray):
-            return _plain(held)
-        return {name: _plain(held[name]) for name in held.files}
+        arrays = np.load(file, allow_pickle=False)
+        if isinstance(arrays, np.ndarray):
+            return _convert_array(arrays)
+        return {name: _convert_array(arrays[name]) for name in arrays.files}
 
 
-def _safetensors(path: Path) -> Any:
+def _load_safetensors(path: Path) -> Any:
     import numpy as np
 
     raw = path.read_bytes()
     (length,) = struct.unpack("<Q", raw[:_PREFIX])
     heading = json.loads(raw[_PREFIX : _PREFIX + length])
     data = raw[_PREFIX + length :]
-    found: dict[str, Any] = {"metadata": heading.pop("__metadata__", None)}
-    for name, told in heading.items():
-        start, end = told["data_offsets"]
-        array = np.frombuffer(data[start:end], dtype=_DTYPES.get(told["dtype"], "u1"))
-        if told["dtype"] == "BF16":  # the upper half of a float
+    array_by_name: dict[str, Any] = {"metadata": heading.pop("__metadata__", None)}
+    for name, entry in heading.items():
+        start, end = entry["data_offsets"]
+        array = np.frombuffer(data[start:end], dtype=_DTYPES.get(entry["dtype"], "u1"))
+        if entry["dtype"] == "BF16":  # the upper half of a float
             array = (array.astype("u4") << 16).view("f4")
-        found[name] = _plain(array)
-    return found
+        array_by_name[name] = _convert_array(array)
+    return array_by_name
 
 
-def _plain(array: Any) -> Any:  # a numpy array
+def _convert_array(array: Any) -> Any:  # a numpy array
     """Return an array of no dimension as a number, one of numbers as a tensor, which has a norm."""
     if array.ndim == 0:
         return array.item()
@@ -143,9 +145,9 @@ _DTYPES = {
 }
 
 _READERS: dict[str, Callable[[Path], Any]] = {
-    ".csv": _table,
-    ".json": _json,
-    ".npy": _numpy,
-    ".npz": _numpy,
-    ".safetensors": _safetensors,
+    ".csv": _load_table,
+    ".json": _load_json,
+    ".npy": _load_numpy,
+    ".npz": _load_numpy,
+    ".safetensors": _load_safetensors,
 }

@@ -32,24 +32,24 @@ class Owner:
         self.is_trained = False
         self.epoch: int | None = None
 
-    def look(self, trained: Collection[int], epoch: int) -> None:
+    def update_trained(self, trained_ids: Collection[int], epoch: int) -> None:
         """Determine it for an epoch, by the ids of the parameters that optimizers have now."""
         self.epoch = epoch
-        known = (parameter for ref in self._parameters if (parameter := ref()) is not None)
-        self.is_trained = any(id(parameter) in trained for parameter in known)
+        parameters = (parameter for ref in self._parameters if (parameter := ref()) is not None)
+        self.is_trained = any(id(parameter) in trained_ids for parameter in parameters)
 
 
-class Begun(Protocol):
+class RunningCall(Protocol):
     """A call of a root that has begun."""
 
-    def returned(self, outputs: Any) -> None:  # whatever a module returns
+    def record_return(self, outputs: Any) -> None:  # whatever a module returns
         """Take the outputs; None as well if the call raised."""
 
 
-Call = Callable[[tuple[Any, ...], dict[str, Any], Owner], Begun | None]
+Call = Callable[[tuple[Any, ...], dict[str, Any], Owner], RunningCall | None]
 
 
-class _Hooked(NamedTuple):
+class _HookedRoot(NamedTuple):
     root: weakref.ref[Any]
     owner: Owner
     handles: tuple[Any, ...]
@@ -59,86 +59,97 @@ class _Hooked(NamedTuple):
             handle.remove()
 
 
-class Roots:
+class RootModules:
     """The roots of this process, in the order of their first call."""
 
     def __init__(
         self,
-        called: Call,
-        first_found: Callable[[], None],
-        failed: Callable[[str, Exception], None],
+        on_call: Call,
+        on_root_found: Callable[[], None],
+        report_failure: Callable[[str, Exception], None],
         *,
-        validates: Callable[[], None] = lambda: None,
+        on_validation: Callable[[], None] = lambda: None,
     ) -> None:
-        self._called = called
-        self._validates = validates
-        self._first_found = first_found
-        self._failed = failed
+        self._on_call = on_call
+        self._on_validation = on_validation
+        self._on_root_found = on_root_found
+        self._report_failure = report_failure
         self._roots: list[weakref.ref[Any]] = []
         # By id, which a module of today may have from one that is gone.
-        self._inside: dict[int, weakref.ref[Any]] = {}
-        self._averaged: Callable[[], list[Any]] = list
-        self._search: Any = None
-        self._searched = 0
-        self._hooked: list[_Hooked] = []
+        self._inner_modules: dict[int, weakref.ref[Any]] = {}
+        self._list_averaged: Callable[[], list[Any]] = list
+        self._search_handle: Any = None
+        self._searched_steps = 0
+        self._hooked_roots: list[_HookedRoot] = []
         self._pid = os.getpid()
 
-    def watch(self, averaged: Callable[[], list[Any]]) -> None:
+    def watch(self, list_averaged: Callable[[], list[Any]]) -> None:
         """Look for roots; averaged models are none."""
         # torch 2.13: a compiled module warns of global hooks; this one is not affected.
         warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are")
-        self._averaged = averaged
+        self._list_averaged = list_averaged
         self.begin_search()
 
     def begin_search(self) -> None:
         """Look for roots, until all trained parameters belong to one."""
         from torch.nn.modules.module import register_module_forward_pre_hook
 
-        self._searched = 0
-        self._inside = {id(p): weakref.ref(p) for root in self.all() for p in root.modules()}
-        if self._search is None:
-            self._search = register_module_forward_pre_hook(self._seen)
+        self._searched_steps = 0
+        self._inner_modules = {
+            id(p): weakref.ref(p) for root in self.list_roots() for p in root.modules()
+        }
+        if self._search_handle is None:
+            self._search_handle = register_module_forward_pre_hook(self._on_module_call)
 
-    def searched_a_step(self, optimizers: Iterable[Any]) -> None:
+    def count_searched_step(self, optimizers: Iterable[Any]) -> None:
         """End the search if no parameter is missing, or after many steps."""
-        self._searched += 1
-        owned = {id(parameter) for root in self.all() for parameter in root.parameters()}
-        trained = (p for o in optimizers for group in o.param_groups for p in group["params"])
-        if self._searched >= SEARCH_STEPS_MAX or all(id(p) in owned for p in trained):
+        self._searched_steps += 1
+        root_parameters = {
+            id(parameter) for root in self.list_roots() for parameter in root.parameters()
+        }
+        trained_parameters = (
+            trained_parameter
+            for optimizer in optimizers
+            for group in optimizer.param_groups
+            for trained_parameter in group["params"]
+        )
+        if self._searched_steps >= SEARCH_STEPS_MAX or all(
+            id(trained_parameter) in root_parameters for trained_parameter in trained_parameters
+        ):
             self.end_search()
 
     def end_search(self) -> None:
         """Remove the global hook."""
-        if self._search is not None:
-            self._search.remove()
-            self._search = None
-            self._inside.clear()
+        if self._search_handle is not None:
+            self._search_handle.remove()
+            self._search_handle = None
+            self._inner_modules.clear()
 
     @property
     def is_searching(self) -> bool:
         """Whether more roots may be found."""
-        return self._search is not None
+        return self._search_handle is not None
 
-    def all(self) -> list[Any]:
+    def list_roots(self) -> list[Any]:
         return [root for ref in self._roots if (root := ref()) is not None]
 
-    def without_hooks(self, save: Callable[[], Any]) -> Any:  # what `save` gives
+    def call_unhooked(self, save: Callable[[], Any]) -> Any:  # what `save` gives
         """Call `save` while no root has a hook: a saved module must not contain one of chaos."""
         # A module that is saved whole would hold the hook, and with it the probe; loading it would
         # need chaos. The hooks come back in the order in which they were, after an error as well.
-        hooked, self._hooked = self._hooked, []
-        for known in hooked:
-            known.remove()
+        hooked_roots, self._hooked_roots = self._hooked_roots, []
+        for hooked_root in hooked_roots:
+            hooked_root.remove()
         try:
             return save()
         finally:
-            for known in hooked:
-                if (root := known.root()) is not None:
-                    self._hook(root, known.owner)
+            for hooked_root in hooked_roots:
+                if (root := hooked_root.root()) is not None:
+                    self._install_hook(root, hooked_root.owner)
 
-    def _seen(self, module: Any, args: tuple[Any, ...]) -> None:
+    def _on_module_call(self, module: Any, args: tuple[Any, ...]) -> None:
         torch = sys.modules["torch"]
-        if torch.compiler.is_compiling() or self._is_inside(module):
+        if torch.compiler.is_compiling() or self._is_inner_module(module):
             return
         # Not an evaluation, and not a process that the rank forked (a data loader's has copies of
         # the modules and of this hook).
@@ -153,50 +164,55 @@ class Roots:
                 # hook, within `Module._call_impl`. From the next call on, the root's own hook gets
                 # them.
                 kwargs = sys._getframe(1).f_locals.get("kwargs", {})  # noqa: SLF001 - torch passes none
-                self._add(module)(module, args, kwargs)
+                self._add_root(module)(module, args, kwargs)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
-            self._failed("modules", error)
+            self._report_failure("modules", error)
 
-    def _is_inside(self, module: Any) -> bool:
-        known = self._inside.get(id(module))
-        return known is not None and known() is module
+    def _is_inner_module(self, module: Any) -> bool:
+        module_reference = self._inner_modules.get(id(module))
+        return module_reference is not None and module_reference() is module
 
     def _is_root(self, module: Any) -> bool:
-        if any(module is known for known in self._averaged()):
+        if any(module is averaged for averaged in self._list_averaged()):
             return False
         return _is_trainable(module)
 
-    def _add(self, module: Any) -> "RootHook":
+    def _add_root(self, module: Any) -> "RootHook":
         # Outer modules are often called later than inner ones: a part is tried out first, or a
         # model is wrapped (DDP, `torch.compile`) after its first call. Then the outer one is the
         # root, and what it contains is none any more.
-        within = {id(part): weakref.ref(part) for part in module.modules()}
-        for known in self._hooked:
-            if id(known.root()) in within:
-                known.remove()
-        self._hooked = [known for known in self._hooked if id(known.root()) not in within]
+        inner_modules = {id(part): weakref.ref(part) for part in module.modules()}
+        for hooked_root in self._hooked_roots:
+            if id(hooked_root.root()) in inner_modules:
+                hooked_root.remove()
+        self._hooked_roots = [
+            hooked_root
+            for hooked_root in self._hooked_roots
+            if id(hooked_root.root()) not in inner_modules
+        ]
         # A module that wraps the same parameters anew replaces the one before.
-        own = {id(parameter) for parameter in module.parameters()}
+        parameter_ids = {id(parameter) for parameter in module.parameters()}
         self._roots = [
             weakref.ref(root)
-            for root in self.all()
-            if id(root) not in within and not own.issuperset(map(id, root.parameters()))
+            for root in self.list_roots()
+            if id(root) not in inner_modules
+            and not parameter_ids.issuperset(map(id, root.parameters()))
         ]
-        self._inside |= within
+        self._inner_modules |= inner_modules
         self._roots.append(weakref.ref(module))
         if len(self._roots) == 1:
-            self._first_found()
-        return self._hook(module, Owner(module))
+            self._on_root_found()
+        return self._install_hook(module, Owner(module))
 
-    def _hook(self, module: Any, owner: Owner) -> "RootHook":
-        hook = RootHook(self._called, self._validates, self._failed, owner)
+    def _install_hook(self, module: Any, owner: Owner) -> "RootHook":
+        hook = RootHook(self._on_call, self._on_validation, self._report_failure, owner)
         if getattr(module, "_compiled_call_impl", None) is not None:
             return hook  # compiled in place (torch 2.13): a hook would be compiled with it
         handles = (
             module.register_forward_pre_hook(hook, with_kwargs=True, prepend=True),
             module.register_forward_hook(ReturnHook(hook), always_call=True),
         )
-        self._hooked.append(_Hooked(weakref.ref(module), owner, handles))
+        self._hooked_roots.append(_HookedRoot(weakref.ref(module), owner, handles))
         return hook
 
 
@@ -205,48 +221,48 @@ class RootHook:
 
     def __init__(
         self,
-        called: Call,
-        validates: Callable[[], None],
-        failed: Callable[[str, Exception], None],
+        on_call: Call,
+        on_validation: Callable[[], None],
+        report_failure: Callable[[str, Exception], None],
         owner: Owner,
     ) -> None:
-        self._called = called
-        self._validates = validates
-        self._failed = failed
+        self._on_call = on_call
+        self._on_validation = on_validation
+        self._report_failure = report_failure
         self._owner = owner
         self._pid = os.getpid()
         # Calls that have not returned, the innermost last: a root may call itself.
-        self._begun: list[Begun | None] = []
+        self._running_calls: list[RunningCall | None] = []
 
     def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Pass on a call in training, and that there is one in evaluation without gradients."""
         torch = sys.modules["torch"]
         if torch.compiler.is_compiling() or os.getpid() != self._pid:
             return
-        self._begun.append(None)
+        self._running_calls.append(None)
         has_gradients = torch.is_grad_enabled()
         if not module.training and not has_gradients and _is_trainable(module):
-            self._validates()  # may raise an injected error, which is meant for the job
+            self._on_validation()  # may raise an injected error, which is meant for the job
         if not module.training or not has_gradients:
             return
         try:
-            self._begun[-1] = self._called(args, kwargs, self._owner)
+            self._running_calls[-1] = self._on_call(args, kwargs, self._owner)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
-            self._failed("inputs", error)
+            self._report_failure("inputs", error)
 
-    def returned(self, outputs: Any) -> None:  # whatever a module returns
+    def record_return(self, outputs: Any) -> None:  # whatever a module returns
         """Pass on what the call returned, if it is one in training."""
-        begun = self._begun.pop() if self._begun else None
-        if begun is None:
+        running_call = self._running_calls.pop() if self._running_calls else None
+        if running_call is None:
             return
         try:
-            begun.returned(outputs)
+            running_call.record_return(outputs)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
-            self._failed("outputs", error)
+            self._report_failure("outputs", error)
 
-    def __reduce__(self) -> tuple[type["NoHook"], tuple[()]]:
+    def __reduce__(self) -> tuple[type["CopiedRootHook"], tuple[()]]:
         """Return a hook that does nothing, for copies and pickles."""
-        return NoHook, ()
+        return CopiedRootHook, ()
 
 
 def _is_trainable(module: Any) -> bool:
@@ -257,21 +273,21 @@ def _is_trainable(module: Any) -> bool:
 class ReturnHook:
     """The hook of a root after its call. A copy of the module gets one that does nothing."""
 
-    def __init__(self, before: RootHook) -> None:
-        self._before = before
+    def __init__(self, root_hook: RootHook) -> None:
+        self._root_hook = root_hook
 
     def __call__(self, module: Any, args: tuple[Any, ...], outputs: Any) -> None:
         """Pass on what the call returned."""
         del module, args
         if not sys.modules["torch"].compiler.is_compiling():
-            self._before.returned(outputs)
+            self._root_hook.record_return(outputs)
 
-    def __reduce__(self) -> tuple[type["NoHook"], tuple[()]]:
+    def __reduce__(self) -> tuple[type["CopiedRootHook"], tuple[()]]:
         """Return a hook that does nothing, for copies and pickles."""
-        return NoHook, ()
+        return CopiedRootHook, ()
 
 
-class NoHook:
+class CopiedRootHook:
     """The hook of a copied root."""
 
     def __call__(self, *_: Any) -> None:

@@ -6,7 +6,7 @@ the save is treated as if it entered the epoch, which costs about as much as the
 After a step only model and optimizer are looked at, and no norms are taken.
 
 If the whole state is on the host, the event is written at once. If a part is on an
-accelerator, its fingerprint is computed there, and the event is written by `settle`,
+accelerator, its fingerprint is computed there, and the event is written by `write_pending`,
 at the next report. It keeps the place at which it was taken.
 
 The objects that hold a job's state are remembered as the job makes them. They are referenced
@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal, TypeAlias
 
-from chaos import declared
-from chaos.check.resume_place import state_keys
+from chaos import declaration
+from chaos.check.resume_place import build_state_keys
 from chaos.model.event import (
     CensusTaken,
     CodeLine,
@@ -34,34 +34,39 @@ from chaos.model.event import (
     ParametersNamed,
     StateSeen,
 )
-from chaos.model.places import Place
+from chaos.model.places import TrainingPlace
 from chaos.probe.cursor import Recorder
-from chaos.probe.job_code import loops_around, naming_line
-from chaos.probe.loaders import before_loaders
+from chaos.probe.job_code import find_naming_line, find_outer_loops
+from chaos.probe.loaders import watch_loader_starts
 from chaos.probe.state import components
-from chaos.probe.state.census import TIME_MAX_NS, Census, Copied, hook_owners
-from chaos.probe.state.give_back import LoopTrace, Orders, Reached, global_generators
-from chaos.probe.state.keras_parts import keras_parts
-from chaos.probe.state.part import UnreadPart
-from chaos.probe.state.roots import Roots
-from chaos.probe.state.stored import saved_tensors
+from chaos.probe.state.census import TIME_MAX_NS, Census, CopiedValues, find_hook_owners
+from chaos.probe.state.keras_parts import take_keras_parts
+from chaos.probe.state.part import UnreadComponent
+from chaos.probe.state.restored_values import (
+    HeldValue,
+    LoopTrace,
+    ValueOrders,
+    find_global_generators,
+)
+from chaos.probe.state.roots import RootModules
+from chaos.probe.state.stored_attributes import iterate_saved_tensors
 from chaos.run.clock import SystemClock
 
 
-def kind_of(stepped: Any) -> str:  # whatever begins a step
+def find_kind(stepper: Any) -> str:  # whatever begins a step
     """Return the kind of an object that makes steps: `optimizer` (torch), `keras` or `booster`."""
-    if hasattr(stepped, "param_groups"):
+    if hasattr(stepper, "param_groups"):
         return "optimizer"
-    return "keras" if hasattr(type(stepped), "trainable_weights") else "booster"
+    return "keras" if hasattr(type(stepper), "trainable_weights") else "booster"
 
 
 class StateObjects:
     """Optimizers, schedules, scalers and averaged models of this process."""
 
-    def __init__(self, optimizer_made: Callable[[], None] = lambda: None) -> None:
-        self._optimizer_made = optimizer_made
-        self._stepped: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._seen: dict[str, list[weakref.ref[Any]]] = {}
+    def __init__(self, on_optimizer: Callable[[], None] = lambda: None) -> None:
+        self._on_optimizer = on_optimizer
+        self._last_step_epoch: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._objects_by_kind: dict[str, list[weakref.ref[Any]]] = {}
 
     def watch(self) -> None:
         """Remember objects as they are made from now on."""
@@ -75,27 +80,35 @@ class StateObjects:
         self._watch_making("scaler", torch.amp.GradScaler)
         self._watch_making("ema", AveragedModel)
 
-    def add(self, kind: str, found: Any) -> None:  # any object of that kind
+    def add_object(self, kind: str, new_object: Any) -> None:  # any object of that kind
         """Remember an object, unless it is known; an optimizer is also added at its first step."""
-        if not any(known is found for known in self.all(kind)):
-            self._seen.setdefault(kind, []).append(weakref.ref(found))
+        if not any(known_object is new_object for known_object in self.list_objects(kind)):
+            self._objects_by_kind.setdefault(kind, []).append(weakref.ref(new_object))
             if kind == "optimizer":
-                self._optimizer_made()
+                self._on_optimizer()
 
-    def all(self, kind: str) -> list[Any]:
+    def list_objects(self, kind: str) -> list[Any]:
         """Return the objects of a kind that still exist."""
-        return [o for ref in self._seen.get(kind, ()) if (o := ref()) is not None]
+        return [
+            live_object
+            for ref in self._objects_by_kind.get(kind, ())
+            if (live_object := ref()) is not None
+        ]
 
-    def stepped(self, optimizer: Any, epoch: int) -> None:
-        self._stepped[optimizer] = epoch
+    def record_step(self, optimizer: Any, epoch: int) -> None:
+        self._last_step_epoch[optimizer] = epoch
 
-    def optimizers(self, epoch: int) -> list[Any]:
+    def list_optimizers(self, epoch: int) -> list[Any]:
         """Return the optimizers that train, in the order of their making.
 
         An optimizer that made steps, but none since the last epoch began, trains no more: it is
         of an earlier phase, or of a trial of the job. Another attempt may not have it.
         """
-        return [o for o in self.all("optimizer") if self._stepped.get(o, epoch) >= epoch - 1]
+        return [
+            optimizer
+            for optimizer in self.list_objects("optimizer")
+            if self._last_step_epoch.get(optimizer, epoch) >= epoch - 1
+        ]
 
     def _watch_making(self, kind: str, cls: Any) -> None:  # a class
         # The class's own constructor, so that subclasses of a job's are seen as well, whatever
@@ -104,9 +117,9 @@ class StateObjects:
         original: Callable[..., None] = cls.__init__
 
         @functools.wraps(original)
-        def make(made: Any, *args: Any, **kwargs: Any) -> None:
-            original(made, *args, **kwargs)
-            self.add(kind, made)
+        def make(new_object: Any, *args: Any, **kwargs: Any) -> None:
+            original(new_object, *args, **kwargs)
+            self.add_object(kind, new_object)
 
         cls.__init__ = make
 
@@ -123,18 +136,18 @@ LINES_MAX = 256
 
 
 @dataclass(frozen=True)
-class _Taken:
-    place: dict[str, int]
+class _Snapshot:
+    place_fields: dict[str, int]
     moment: Moment
-    parts: tuple[UnreadPart, ...]
+    parts: tuple[UnreadComponent, ...]
 
     @property
-    def is_late(self) -> bool:
-        return any(part.encoding.is_late for part in self.parts)
+    def is_on_accelerator(self) -> bool:
+        return any(part.encoding.is_on_accelerator for part in self.parts)
 
-    def event(self) -> StateSeen:
-        seen = tuple(part.component() for part in self.parts)
-        return StateSeen(**self.place, moment=self.moment, components=seen)
+    def build_event(self) -> StateSeen:
+        components_seen = tuple(part.build_component() for part in self.parts)
+        return StateSeen(**self.place_fields, moment=self.moment, components=components_seen)
 
 
 class StateWatch:
@@ -144,82 +157,86 @@ class StateWatch:
         self,
         record: Recorder,
         *,
-        every: int,
+        sample_steps: int,
     ) -> None:
-        self.found = StateObjects(self._optimizer_made)
+        self.state_objects = StateObjects(self._on_optimizer)
         self._cursor, self._cost = record.cursor, record.cost
-        self._write, self._failed = record.write, record.failed
-        self._every = every
-        self._roots: Roots | None = None
-        self._entered: int | None = None
-        self._waiting: _Taken | None = None
-        self._gradients: UnreadPart | None = None
-        self._pending: list[_Taken] = []
-        self._told: set[str] = set()
-        self._are_named = False
+        self._write, self._report_failure = record.write, record.report_failure
+        self._sample_steps = sample_steps
+        self._roots: RootModules | None = None
+        self._entered_epoch: int | None = None
+        self._waiting_snapshot: _Snapshot | None = None
+        self._gradient_part: UnreadComponent | None = None
+        self._pending_snapshots: list[_Snapshot] = []
+        self._failed_groups: set[str] = set()
+        self._has_named_parameters = False
         self._census: Census | None = None
-        self._counted: tuple[int, int] | None = None
+        self._census_place: tuple[int, int] | None = None
         #: the newest of each loop whose body began, where an order asks for it
-        self._at_loops: dict[int, Census] = {}
-        self._generators: dict[str, str] = {}
+        self._loop_censuses: dict[int, Census] = {}
+        self._generator_digests: dict[str, str] = {}
         #: iterators of persistent loaders, with the data set as their processes were given it
-        self._copies: list[tuple[weakref.ref[Any], Any, Copied]] = []
-        self._held: dict[str, Held] = {}
+        self._loader_copies: list[tuple[weakref.ref[Any], Any, CopiedValues]] = []
+        self._written_entries: dict[str, Held] = {}
         self._is_stepping = False
-        self.orders: Orders | None = None
+        self.value_orders: ValueOrders | None = None
         self._trace: LoopTrace | None = None
 
-    def install(self, roots: Roots) -> None:
+    def install(self, roots: RootModules) -> None:
         """Find, from now on, the objects that hold state as they are made."""
         self._roots = roots
-        self.found.watch()
+        self.state_objects.watch()
 
-    def follow(self, orders: Orders) -> None:
+    def set_orders(self, orders: ValueOrders) -> None:
         """Keep values of the job, or give it such that were kept."""
-        self.orders = orders
-        if orders.copied and not orders.is_over:
-            before_loaders(self._loader_starts)
-        if orders.loops and not orders.is_over:
-            self._trace = LoopTrace(orders.loops, self._loop_begun)
+        self.value_orders = orders
+        if orders.loader_paths and not orders.is_finished:
+            watch_loader_starts(self._restore_loader_copy)
+        if orders.loops and not orders.is_finished:
+            self._trace = LoopTrace(orders.loops, self._on_loop_begin)
             self._trace.start()
 
     def loader_started(self, iterator: Any) -> None:  # torch's, of a loader with processes
         """Remember the data set as the processes of a persistent loader were given it."""
         try:
             dataset = iterator._dataset  # noqa: SLF001
-            copied = Copied.of(dataset, SystemClock().thread_ns)
-            self._copies = [one for one in self._copies if one[0]() is not None]
-            self._copies.append((weakref.ref(iterator), weakref.ref(dataset), copied))
+            copied_values = CopiedValues.from_object(dataset, SystemClock().thread_ns)
+            self._loader_copies = [
+                loader_copy for loader_copy in self._loader_copies if loader_copy[0]() is not None
+            ]
+            self._loader_copies.append((weakref.ref(iterator), weakref.ref(dataset), copied_values))
         except Exception:  # noqa: BLE001, S110 - nothing is judged by it
             pass
 
-    def _loader_starts(self, loader: Any) -> Callable[[], None]:  # torch's
+    def _restore_loader_copy(self, loader: Any) -> Callable[[], None]:  # torch's
         """Set values of the data set that a loader's processes are about to be given."""
         try:
-            if self.orders is not None and not self.orders.is_over:
-                census = self._taken_census(sys._getframe(2))  # noqa: SLF001
-                if census.path_of(loader.dataset) is not None:
-                    return self.orders.give_to_copies(census.reached)
+            if self.value_orders is not None and not self.value_orders.is_finished:
+                census = self._build_census(sys._getframe(2))  # noqa: SLF001
+                if census.find_path(loader.dataset) is not None:
+                    return self.value_orders.restore_copies(census.wanted_values)
         except Exception as error:  # noqa: BLE001 - must not fail the user's loader
-            self._failed("census", error)
+            self._report_failure("census", error)
         return lambda: None
 
-    def _loop_begun(self, loop: int, frame: FrameType) -> None:
+    def _on_loop_begin(self, loop: int, frame: FrameType) -> None:
         try:
-            if self.orders is not None and self.orders.asks(loop, self._here):
-                census = self._taken_census(frame)
-                self.orders.reached(loop, census.reached)
-                self._at_loops[loop] = census
+            if self.value_orders is not None and self.value_orders.needs_census(
+                loop, self._training_place
+            ):
+                census = self._build_census(frame)
+                self.value_orders.exchange_values(loop, census.wanted_values)
+                self._loop_censuses[loop] = census
         except Exception as error:  # noqa: BLE001 - must not fail the user's step
-            self._failed("census", error)
+            self._report_failure("census", error)
 
     @property
-    def _here(self) -> Place:
-        return Place(self._cursor.epoch, self._cursor.step)
+    def _training_place(self) -> TrainingPlace:
+        return TrainingPlace(self._cursor.epoch, self._cursor.step)
 
     def step_begins(
         self,
-        optimizer: Any,  # see `kind_of`
+        optimizer: Any,  # see `find_kind`
         *,
         may_be_entered: bool = False,
     ) -> None:
@@ -228,316 +245,373 @@ class StateWatch:
         `may_be_entered`: a resumed rank may enter the epoch at this step, too, by a saved file.
         """
         self._is_stepping = True
-        kind = kind_of(optimizer)
-        self.found.add(kind, optimizer)
+        kind = find_kind(optimizer)
+        self.state_objects.add_object(kind, optimizer)
         if kind == "optimizer":
-            self.found.stepped(optimizer, self._cursor.epoch)
-        if self._entered == self._cursor.epoch and not may_be_entered:
+            self.state_objects.record_step(optimizer, self._cursor.epoch)
+        if self._entered_epoch == self._cursor.epoch and not may_be_entered:
             return
-        self._entered = self._cursor.epoch
+        self._entered_epoch = self._cursor.epoch
         self._write_census()
-        with self._cost.watching, self._cost.on_state:
+        with self._cost.watch_time, self._cost.state_time:
             # The optimizer is the first that is seen of a step, and usually the modules were called
             # before it. Where it takes a closure they are called within it: the state is taken now,
-            # before anything moves, and the model is added at its first call (`root_found`).
-            taken = self._take("entered")
-            self._gradients = None
-            if self._roots is not None and self._roots.is_searching and not self._roots.all():
-                self._waiting = taken  # a step with a closure: its forward call is still to come
+            # before anything moves, and the model is added at its first call (`add_root`).
+            snapshot = self._take_snapshot("entered")
+            self._gradient_part = None
+            if (
+                self._roots is not None
+                and self._roots.is_searching
+                and not self._roots.list_roots()
+            ):
+                self._waiting_snapshot = (
+                    snapshot  # a step with a closure: its forward call is still to come
+                )
             else:
-                self._keep(taken)
+                self._keep_snapshot(snapshot)
         self._name_parameters()
 
-    def called(self, may_resume: Callable[[], bool], *, has_read_late: bool = False) -> None:
+    def take_census(self, can_resume: Callable[[], bool], *, has_read_late: bool = False) -> None:
         """Take a census before the first call of a model since the last step, where that is due.
 
-        `may_resume`: whether an attempt may resume at this place; `has_read_late`: it does so after
+        `can_resume`: whether an attempt may resume at this place; `has_read_late`: it does so after
         steps that came before its save was read.
         """
-        here = (self._cursor.epoch, self._cursor.step)
-        is_first = self._counted is None
-        if here == self._counted or not (is_first or self._cursor.step == 0 or may_resume()):
+        current_place = (self._cursor.epoch, self._cursor.step)
+        is_first = self._census_place is None
+        if current_place == self._census_place or not (
+            is_first or self._cursor.step == 0 or can_resume()
+        ):
             return
-        with self._cost.on_state:
+        with self._cost.state_time:
             try:
-                self._census = self._taken_census(sys._getframe(1))  # noqa: SLF001
-                orders = self.orders
+                self._census = self._build_census(sys._getframe(1))  # noqa: SLF001
+                orders = self.value_orders
                 if orders is not None and has_read_late:
-                    orders.again()
-                if orders is not None and orders.reached(None, self._census.reached):
-                    self._census = self._taken_census(sys._getframe(1))  # noqa: SLF001
-                if orders is not None and orders.is_over and self._trace is not None:
+                    orders.restart()
+                if orders is not None and orders.exchange_values(None, self._census.wanted_values):
+                    self._census = self._build_census(sys._getframe(1))  # noqa: SLF001
+                if orders is not None and orders.is_finished and self._trace is not None:
                     self._trace.stop()
-                self._generators = _generator_digests()
+                self._generator_digests = _digest_generators()
             except Exception:  # noqa: BLE001 - nothing is judged by it
                 self._census = None
-            self._counted = here
+            self._census_place = current_place
             if self._is_stepping:  # a step with a closure, whose place is known
                 self._write_census()
 
-    def enters_anew(self) -> None:
+    def reset_entry(self) -> None:
         """Take the state at the next step as one that enters an epoch: the place is another."""
-        self._entered = None
+        self._entered_epoch = None
 
-    def gradients_due(self) -> None:
+    def take_gradients(self) -> None:
         """Take the gradients accumulated so far, for the next snapshot at an entry."""
-        with self._cost.on_state:
-            self._gradients = components.gradient_part(self.optimizers())
+        with self._cost.state_time:
+            self._gradient_part = components.take_gradient_part(self.list_optimizers())
 
     def drop_gradients(self) -> None:
         """Forget them: a step has several places at which some were pending."""
-        self._gradients = None
+        self._gradient_part = None
 
-    def keys(self) -> tuple[str, str]:
-        with self._cost.watching, self._cost.on_state:
-            return state_keys(part.component() for part in self._take("step").parts)
-
-    def root_found(self) -> None:
-        """Take the model, before its first call, that was unknown when the epoch was entered."""
-        waiting, self._waiting = self._waiting, None
-        if waiting is None:
-            return
-        with self._cost.watching, self._cost.on_state:
-            others = tuple(p for p in waiting.parts if not p.name.startswith("model"))
-            models = self._guarded("model", self._models(full=True))
-            models += self._guarded(
-                "buffers", components.buffer_parts(self._known_roots(), full=True)
+    def find_state_keys(self) -> tuple[str, str]:
+        with self._cost.watch_time, self._cost.state_time:
+            return build_state_keys(
+                part.build_component() for part in self._take_snapshot("step").parts
             )
-            self._keep(_Taken(waiting.place, waiting.moment, (*models, *others)))
+
+    def add_root(self) -> None:
+        """Take the model, before its first call, that was unknown when the epoch was entered."""
+        snapshot, self._waiting_snapshot = self._waiting_snapshot, None
+        if snapshot is None:
+            return
+        with self._cost.watch_time, self._cost.state_time:
+            other_parts = tuple(
+                part for part in snapshot.parts if not part.name.startswith("model")
+            )
+            models = self._take_group("model", self._take_models(full=True))
+            models += self._take_group(
+                "buffers", components.take_buffer_parts(self._list_roots(), full=True)
+            )
+            self._keep_snapshot(
+                _Snapshot(snapshot.place_fields, snapshot.moment, (*models, *other_parts))
+            )
         self._name_parameters()
 
     def _name_parameters(self) -> None:
         """Record once, as soon as the modules are known, which parameters are trained."""
-        roots = [] if self._are_named else self._known_roots()
+        roots = [] if self._has_named_parameters else self._list_roots()
         if not roots:
             return
-        self._are_named = True
+        self._has_named_parameters = True
         try:
-            names = components.parameter_names(roots, self.optimizers())
+            names = components.list_parameter_names(roots, self.list_optimizers())
             if 0 < len(names) <= NAMED_MAX:
-                self._write(ParametersNamed(**self._cursor.place(), names=tuple(names)))
+                self._write(ParametersNamed(**self._cursor.place_fields(), names=tuple(names)))
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
-            self._failed("state: names", error)
+            self._report_failure("state: names", error)
 
     def step_done(self) -> None:
         """Take a sample, if one is due at this step."""
         self._census, self._is_stepping = None, False
         if self._roots is not None and self._roots.is_searching:
-            self._roots.searched_a_step(self.optimizers())
-        if self._waiting is not None:  # no module was called in the step
-            waiting, self._waiting = self._waiting, None
-            self._keep(waiting)
+            self._roots.count_searched_step(self.list_optimizers())
+        if self._waiting_snapshot is not None:  # no module was called in the step
+            snapshot, self._waiting_snapshot = self._waiting_snapshot, None
+            self._keep_snapshot(snapshot)
         step = self._cursor.step
         if step > 1 and step & (step - 1) == 0:
             self._write_generators()
-        if self._cursor.step % self._every == 0:
-            with self._cost.watching, self._cost.on_state:
-                self._keep(self._take("step"))
+        if self._cursor.step % self._sample_steps == 0:
+            with self._cost.watch_time, self._cost.state_time:
+                self._keep_snapshot(self._take_snapshot("step"))
 
     def _write_generators(self) -> None:
         """Write what the shared generators are, after 2, 4, 8, … steps: few may draw from them."""
-        with self._cost.watching, self._cost.on_state:
+        with self._cost.watch_time, self._cost.state_time:
             try:
-                self._write(GeneratorsSeen(**self._cursor.place(), digests=_generator_digests()))
+                self._write(
+                    GeneratorsSeen(**self._cursor.place_fields(), digests=_digest_generators())
+                )
             except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
-                self._failed("state: generators", error)
+                self._report_failure("state: generators", error)
 
     def report_begun(self) -> None:
         """Take the state at the end of an epoch, and write all pending snapshots."""
-        with self._cost.watching, self._cost.on_state:
-            self._keep(self._take("left"))
-            self.settle()
-        self._entered = None
-        self._optimizer_made()  # so that each epoch of any attempt finds the same modules
+        with self._cost.watch_time, self._cost.state_time:
+            self._keep_snapshot(self._take_snapshot("left"))
+            self.write_pending()
+        self._entered_epoch = None
+        self._on_optimizer()  # so that each epoch of any attempt finds the same modules
 
-    def settle(self) -> None:
+    def write_pending(self) -> None:
         """Read the pending snapshots from the accelerator, and write them."""
-        pending, self._pending = self._pending, []
-        for taken in pending:
-            self._write(taken.event())
+        snapshots, self._pending_snapshots = self._pending_snapshots, []
+        for snapshot in snapshots:
+            self._write(snapshot.build_event())
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _optimizer_made(self) -> None:
+    def _on_optimizer(self) -> None:
         if self._roots is not None:
             self._roots.begin_search()
 
-    def optimizers(self) -> list[Any]:
-        return self.found.optimizers(self._cursor.epoch)
+    def list_optimizers(self) -> list[Any]:
+        return self.state_objects.list_optimizers(self._cursor.epoch)
 
     def count_trained(self) -> int:
         """Return the number of the numbers in all parameters of the optimizers that train."""
-        groups = (group for optimizer in self.optimizers() for group in optimizer.param_groups)
-        trained = {id(p): p for group in groups for p in group["params"]}
-        return sum(parameter.numel() for parameter in trained.values() if parameter.requires_grad)
+        groups = (group for optimizer in self.list_optimizers() for group in optimizer.param_groups)
+        parameter_by_id = {
+            id(trained_parameter): trained_parameter
+            for group in groups
+            for trained_parameter in group["params"]
+        }
+        return sum(
+            parameter.numel() for parameter in parameter_by_id.values() if parameter.requires_grad
+        )
 
-    def _taken_census(self, frame: FrameType) -> Census:
+    def _build_census(self, frame: FrameType) -> Census:
         """Take a census from a frame outwards."""
-        orders = self.orders
-        wanted = frozenset[str]() if orders is None else orders.wanted.union(orders.copied)
-        is_first = not self._cursor.attempt and not self._cursor.rank and self._counted is None
+        orders = self.value_orders
+        wanted_paths = (
+            frozenset[str]() if orders is None else orders.wanted_paths.union(orders.loader_paths)
+        )
+        is_first = not self._cursor.attempt and not self._cursor.rank and self._census_place is None
         # Beside other processes, a time by the clock would end the one census here and the other
         # there. Where values are looked for, there is time for all that a library's objects hold.
         census = Census(
             SystemClock().thread_ns,
-            wanted,
+            wanted_paths,
             keeps_all=is_first,
-            wants_all=orders is not None and orders.keeps,
-            compared=self._compared(),
-            most_ns=TIME_MAX_NS * (1 if orders is None or orders.is_over else ORDERED_TIMES),
+            wants_all=orders is not None and orders.is_keeping,
+            compared_tensors=self._find_compared_tensors(),
+            limit_ns=TIME_MAX_NS * (1 if orders is None or orders.is_finished else ORDERED_TIMES),
         )
-        census.of_frames(frame)
-        known = {kind: self.found.all(kind) for kind in ("optimizer", "schedule", "scaler")}
-        parts = {
-            components.numbered(kind, index): one
-            for kind, found in {"model": self._known_roots(), **known}.items()
-            for index, one in enumerate(found)
+        census.add_frames(frame)
+        stepped_objects = {
+            kind: self.state_objects.list_objects(kind)
+            for kind in ("optimizer", "schedule", "scaler")
         }
-        census.of(parts.items())
-        census.of(hook_owners(self._known_roots()))
-        if not wanted.isdisjoint(shared := global_generators()):
-            census.of(shared.items())
-        census.look_into_all()
-        for iterator, dataset, copied in self._copies:
-            if iterator() is not None and (path := census.path_of(dataset())) is not None:
-                census.of_copy(path, copied)
-        if census.named is not None:
-            self._name(census.named, parts, loops_around(frame))
-            census.named = None
+        parts = {
+            components.build_name(kind, index): state_object
+            for kind, kind_objects in {"model": self._list_roots(), **stepped_objects}.items()
+            for index, state_object in enumerate(kind_objects)
+        }
+        census.add_values(parts.items())
+        census.add_values(find_hook_owners(self._list_roots()))
+        if not wanted_paths.isdisjoint(shared_generators := find_global_generators()):
+            census.add_values(shared_generators.items())
+        census.expand_all()
+        for iterator, dataset, copied_values in self._loader_copies:
+            if iterator() is not None and (path := census.find_path(dataset())) is not None:
+                census.add_copy(path, copied_values)
+        if census.named_values is not None:
+            self._record_names(census.named_values, parts, find_outer_loops(frame))
+            census.named_values = None
         return census
 
-    def _compared(self) -> frozenset[int]:
+    def _find_compared_tensors(self) -> frozenset[int]:
         """Return the ids of the tensors that the parts of the state are made of."""
-        averaged = (*self._known_roots(), *self.found.all("ema"))
-        known = {id(tensor) for module in averaged for tensor in saved_tensors(module)}
-        groups = (group for o in self.found.all("optimizer") for group in o.param_groups)
-        return frozenset(known.union(id(p) for group in groups for p in group["params"]))
+        modules = (*self._list_roots(), *self.state_objects.list_objects("ema"))
+        tensor_ids = {id(tensor) for module in modules for tensor in iterate_saved_tensors(module)}
+        groups = (
+            group
+            for optimizer in self.state_objects.list_objects("optimizer")
+            for group in optimizer.param_groups
+        )
+        return frozenset(
+            tensor_ids.union(id(parameter) for group in groups for parameter in group["params"])
+        )
 
-    def _name(
+    def _record_names(
         self,
-        named: list[tuple[str, Reached]],
+        named_values: list[tuple[str, HeldValue]],
         parts: Mapping[str, Any],
         loops: tuple[LoopBody, ...],
     ) -> None:
         """Record the lines of the job that made what a census has reached."""
-        heads = {id(part): head for head, part in parts.items()}
+        head_by_object = {id(part): head for head, part in parts.items()}
         lines: dict[str, CodeLine] = {}
-        made: dict[str, str] = {}
-        for path, (value, holder, name) in named:
-            head = heads.get(id(value))
+        path_by_head: dict[str, str] = {}
+        for path, (value, holder, name) in named_values:
+            head = head_by_object.get(id(value))
             is_new = path not in lines and len(lines) < LINES_MAX
-            line = naming_line(holder, name) if is_new or head is not None else None
+            line = find_naming_line(holder, name) if is_new or head is not None else None
             if line is not None:
                 lines.setdefault(path, line)
                 if head is not None:
-                    made.setdefault(head, path)
-        self._write(NamesGiven(**self._cursor.who(), lines=lines, parts=made, loops=loops))
+                    path_by_head.setdefault(head, path)
+        self._write(
+            NamesGiven(**self._cursor.rank_fields(), lines=lines, parts=path_by_head, loops=loops)
+        )
 
     def _write_census(self) -> None:
         """Write the census that was taken, with the place that is known now."""
         census, self._census = self._census, None
         if census is not None:
-            if self.orders is not None:
-                self.orders.at(self._here)
-            before, self._held = self._held, {held.path: held for held in census.entries}
-            new = tuple(held for held in census.entries if before.get(held.path) != held)
-            gone = tuple(before.keys() - self._held.keys())
-            place, left_out = self._cursor.place(), tuple(census.left_out)
-            digests = self._generators
-            self._write(
-                CensusTaken(**place, held=new, gone=gone, left_out=left_out, generators=digests)
+            if self.value_orders is not None:
+                self.value_orders.write_values(self._training_place)
+            old_entries, self._written_entries = (
+                self._written_entries,
+                {entry.path: entry for entry in census.entries},
             )
-            if self.orders is not None and self._here in self.orders.places:
-                for loop, taken in sorted(self._at_loops.items()):
-                    self._write(_census_at_loop(loop, taken, self._cursor.place()))
+            changed_entries = tuple(
+                entry for entry in census.entries if old_entries.get(entry.path) != entry
+            )
+            removed_paths = tuple(old_entries.keys() - self._written_entries.keys())
+            place, omitted_paths = self._cursor.place_fields(), tuple(census.omitted_paths)
+            digests = self._generator_digests
+            self._write(
+                CensusTaken(
+                    **place,
+                    held=changed_entries,
+                    gone=removed_paths,
+                    left_out=omitted_paths,
+                    generators=digests,
+                )
+            )
+            if (
+                self.value_orders is not None
+                and self._training_place in self.value_orders.census_places
+            ):
+                for loop, loop_census in sorted(self._loop_censuses.items()):
+                    self._write(_build_loop_census(loop, loop_census, self._cursor.place_fields()))
 
-    def _keep(self, taken: _Taken) -> None:
-        if not taken.is_late:
-            self._write(taken.event())
+    def _keep_snapshot(self, snapshot: _Snapshot) -> None:
+        if not snapshot.is_on_accelerator:
+            self._write(snapshot.build_event())
             return
-        self._pending.append(taken)
+        self._pending_snapshots.append(snapshot)
         # Fingerprints wait on the accelerator until a report, so that a step is not held up. A job
         # that reports seldom must not keep any number of them there.
-        if len(self._pending) >= PENDING_MAX:
-            self.settle()
+        if len(self._pending_snapshots) >= PENDING_MAX:
+            self.write_pending()
 
-    def parts(self, moment: Moment) -> list[UnreadPart]:
+    def take_parts(self, moment: Moment) -> list[UnreadComponent]:
         """Take the parts of the state: of model and optimizer, and at an epoch's ends of all."""
         full = moment != "step"
-        groups: list[tuple[str, Iterator[UnreadPart]]] = [
-            ("model", self._models(full=full)),
-            ("buffers", components.buffer_parts(self._known_roots(), full=full)),
-            ("keras", keras_parts(self.found.all("keras"), full=full)),
+        groups: list[tuple[str, Iterator[UnreadComponent]]] = [
+            ("model", self._take_models(full=full)),
+            ("buffers", components.take_buffer_parts(self._list_roots(), full=full)),
+            ("keras", take_keras_parts(self.state_objects.list_objects("keras"), full=full)),
         ]
-        for index, optimizer in enumerate(self.optimizers()):
-            name = components.numbered("optimizer", index)
-            groups.append((name, components.optimizer_parts(name, optimizer, full=full)))
+        for index, optimizer in enumerate(self.list_optimizers()):
+            name = components.build_name("optimizer", index)
+            groups.append((name, components.take_optimizer_parts(name, optimizer, full=full)))
         if full:
-            groups += self._more_groups()
-        parts = [part for name, group in groups for part in self._guarded(name, group)]
-        if moment == "entered" and self._gradients is not None:
-            parts.append(self._gradients)
+            groups += self._build_costly_groups()
+        parts = [part for name, group in groups for part in self._take_group(name, group)]
+        if moment == "entered" and self._gradient_part is not None:
+            parts.append(self._gradient_part)
         return parts
 
-    def _take(self, moment: Moment) -> _Taken:
-        return _Taken(self._cursor.place(), moment, tuple(self.parts(moment)))
+    def _take_snapshot(self, moment: Moment) -> _Snapshot:
+        return _Snapshot(self._cursor.place_fields(), moment, tuple(self.take_parts(moment)))
 
-    def _more_groups(self) -> list[tuple[str, Iterator[UnreadPart]]]:
+    def _build_costly_groups(self) -> list[tuple[str, Iterator[UnreadComponent]]]:
         """Return the parts that are too costly after single steps.
 
         For instance, to read a scaler's state waits for the accelerator.
         """
         return [
-            ("model.trees", components.booster_parts(self.found.all("booster"))),
-            ("ema", components.averaged_parts(self.found.all("ema"))),
-            ("schedule", self._schedules()),
-            ("scaler", self._scalers()),
-            ("rng", components.rng_parts()),
-            ("declared", components.declared_parts(declared.declared_parts())),
+            (
+                "model.trees",
+                components.take_booster_parts(self.state_objects.list_objects("booster")),
+            ),
+            ("ema", components.take_average_parts(self.state_objects.list_objects("ema"))),
+            ("schedule", self._take_schedules()),
+            ("scaler", self._take_scalers()),
+            ("rng", components.take_generator_parts()),
+            ("declared", components.take_declared_parts(declaration.list_declared_parts())),
         ]
 
-    def _guarded(self, name: str, group: Iterator[UnreadPart]) -> list[UnreadPart]:
+    def _take_group(self, name: str, group: Iterator[UnreadComponent]) -> list[UnreadComponent]:
         """Take a group; an error is recorded once, and does not affect the other groups."""
-        taken: list[UnreadPart] = []
+        taken: list[UnreadComponent] = []
         try:
             taken.extend(group)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
-            if name not in self._told:
-                self._told.add(name)
-                self._failed(f"state: {name}", error)
+            if name not in self._failed_groups:
+                self._failed_groups.add(name)
+                self._report_failure(f"state: {name}", error)
         return taken
 
-    def _models(self, *, full: bool) -> Iterator[UnreadPart]:
-        return components.model_parts(self._known_roots(), self.optimizers(), full=full)
+    def _take_models(self, *, full: bool) -> Iterator[UnreadComponent]:
+        return components.take_model_parts(self._list_roots(), self.list_optimizers(), full=full)
 
-    def _known_roots(self) -> list[Any]:
-        return self._roots.all() if self._roots is not None else []
+    def _list_roots(self) -> list[Any]:
+        return self._roots.list_roots() if self._roots is not None else []
 
-    def _schedules(self) -> Iterator[UnreadPart]:
-        for index, schedule in enumerate(self.found.all("schedule")):
-            name = components.numbered("schedule", index)
-            yield components.schedule_part(name, schedule)
+    def _take_schedules(self) -> Iterator[UnreadComponent]:
+        for index, schedule in enumerate(self.state_objects.list_objects("schedule")):
+            name = components.build_name("schedule", index)
+            yield components.take_schedule_part(name, schedule)
 
-    def _scalers(self) -> Iterator[UnreadPart]:
-        used = [scaler for scaler in self.found.all("scaler") if scaler.is_enabled()]
+    def _take_scalers(self) -> Iterator[UnreadComponent]:
+        used = [
+            scaler for scaler in self.state_objects.list_objects("scaler") if scaler.is_enabled()
+        ]
         for index, scaler in enumerate(used):
-            name = components.numbered("scaler", index)
-            yield UnreadPart.of(name, scaler.state_dict(), with_size=False)
+            name = components.build_name("scaler", index)
+            yield UnreadComponent.from_value(name, scaler.state_dict(), with_size=False)
 
 
-def _census_at_loop(loop: int, taken: Census, place: dict[str, int]) -> CensusTaken:
+def _build_loop_census(loop: int, census: Census, place: dict[str, int]) -> CensusTaken:
     """Return the census of a loop's beginning, at the place at which a step then began."""
     return CensusTaken(
         attempt=place["attempt"],
         rank=place["rank"],
         epoch=place["epoch"],
         step=place["step"],
-        held=taken.entries,
-        left_out=tuple(taken.left_out),
+        held=census.entries,
+        left_out=tuple(census.omitted_paths),
         loop=loop,
     )
 
 
-def _generator_digests() -> dict[str, str]:
+def _digest_generators() -> dict[str, str]:
     """Return the digests of the shared generators, by the names of their parts of the state."""
-    return {part.name: part.digest for part in map(UnreadPart.component, components.rng_parts())}
+    return {
+        part.name: part.digest
+        for part in map(UnreadComponent.build_component, components.take_generator_parts())
+    }

@@ -43,31 +43,33 @@ def train_loop(config: dict[str, Any]) -> None:
     stopping = EarlyStopping() if job == "stops early" else None
     if stopping is not None:
         chaos.declare("early_stopping", stopping)
-    first_epoch, first_step, global_step = _resumed(job, training, stopping)
+    first_epoch, first_step, global_step = _load_checkpoint(job, training, stopping)
 
     for epoch in range(first_epoch, config["epochs"]):
         if stopping is not None and stopping.waited >= PATIENCE:
             break
         shift = first_epoch if job == "reshuffles from its start" else 0
         training.batches.sampler.set_epoch(epoch - shift)
-        done, losses = first_step if epoch == first_epoch else 0, []
-        for pixels, labels in itertools.islice(training.batches, done, None):
+        done_steps, losses = first_step if epoch == first_epoch else 0, []
+        for pixels, labels in itertools.islice(training.batches, done_steps, None):
             losses.append(training.step(pixels, labels))
-            done, global_step = done + 1, global_step + 1
-            ends_epoch = done == config["steps_per_epoch"]
-            if done % config["cadence"] and not ends_epoch:
+            done_steps, global_step = done_steps + 1, global_step + 1
+            ends_epoch = done_steps == config["steps_per_epoch"]
+            if done_steps % config["cadence"] and not ends_epoch:
                 continue
-            metrics = {"epoch": epoch, "step": done, "global_step": global_step}
-            metrics |= _measured(epoch, training, losses, stopping)
+            metrics = {"epoch": epoch, "step": done_steps, "global_step": global_step}
+            metrics |= _compute_metrics(epoch, training, losses, stopping)
             losses = []
-            following = (epoch + 1, 0) if ends_epoch else (epoch, done)
+            following = (epoch + 1, 0) if ends_epoch else (epoch, done_steps)
             state = {"next": following, "global_step": global_step, **training.state_dict()}
             if stopping is not None:
                 state["stopping"] = stopping.state_dict()
             _report(metrics, state)
 
 
-def _resumed(job: str, training: Training, stopping: EarlyStopping | None) -> tuple[int, int, int]:
+def _load_checkpoint(
+    job: str, training: Training, stopping: EarlyStopping | None
+) -> tuple[int, int, int]:
     """Load the checkpoint that there is; return the epoch and step to go on with, and the log's."""
     checkpoint = ray.train.get_checkpoint()
     if not checkpoint or job == "forgets its checkpoint":
@@ -89,7 +91,7 @@ def _resumed(job: str, training: Training, stopping: EarlyStopping | None) -> tu
     )
 
 
-def _measured(
+def _compute_metrics(
     epoch: int, training: Training, losses: list[float], stopping: EarlyStopping | None
 ) -> dict[str, Any]:
     metrics = {"loss": sum(losses) / len(losses)}

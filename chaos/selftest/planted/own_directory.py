@@ -14,7 +14,7 @@ from chaos.selftest.planted.training import Training, validate
 State: TypeAlias = dict[str, Any]
 
 
-def step_of(file: Path) -> int:
+def parse_step(file: Path) -> int:
     """Return the optimizer step in the name of a state."""
     return int(file.stem.removeprefix("state-"))
 
@@ -29,7 +29,9 @@ def save_whole(directory: Path, state: State) -> None:
     file.with_suffix(".done").touch()
 
 
-def newest_whole(directory: Path, *, order: Callable[[Path], Any] = step_of) -> State | None:
+def load_newest_whole(
+    directory: Path, *, order: Callable[[Path], Any] = parse_step
+) -> State | None:
     """Return the last state that counts, or the one before if that cannot be read."""
     for mark in sorted(directory.glob("state-*.done"), key=order, reverse=True):
         try:
@@ -45,9 +47,9 @@ def save_in_place(directory: Path, state: State) -> None:
     torch.save(state, directory / f"state-{state['global_step']}.pt")
 
 
-def newest_file(directory: Path) -> State | None:
+def load_newest_file(directory: Path) -> State | None:
     """Return the last state."""
-    files = sorted(directory.glob("state-*.pt"), key=step_of)
+    files = sorted(directory.glob("state-*.pt"), key=parse_step)
     if not files:
         return None
     state: State = torch.load(files[-1])
@@ -66,11 +68,13 @@ def train_loop(config: dict[str, Any]) -> None:
     training = Training(config)
     save = save_in_place if job == "trusts a torn file" else save_whole
     # As text, 8 comes after 16.
-    order = str if job == "sorts names as text" else step_of
+    order = str if job == "sorts names as text" else parse_step
 
     first_epoch = global_step = 0
     state = (
-        newest_file(directory) if save is save_in_place else newest_whole(directory, order=order)
+        load_newest_file(directory)
+        if save is save_in_place
+        else load_newest_whole(directory, order=order)
     )
     if state:
         training.load_state_dict(state)
@@ -82,14 +86,14 @@ def train_loop(config: dict[str, Any]) -> None:
         training.batches.sampler.set_epoch(epoch)
         loss, steps = training.epoch()
         global_step += steps
-        place = {"epoch": epoch, "global_step": global_step}
-        ray.train.report({**place, "loss": loss, "validation_loss": validate(training.average)})
-        own = torch.get_rng_state()
+        progress = {"epoch": epoch, "global_step": global_step}
+        ray.train.report({**progress, "loss": loss, "validation_loss": validate(training.average)})
+        random_state = torch.get_rng_state()
         if not is_shared:
-            save(directory, {**place, **training.state_dict(), "random": {rank: own}})
+            save(directory, {**progress, **training.state_dict(), "random": {rank: random_state}})
             continue
         random_states = [None] * world
-        torch.distributed.all_gather_object(random_states, own)
+        torch.distributed.all_gather_object(random_states, random_state)
         if rank == 0:
-            save(directory, {**place, **training.state_dict(), "random": random_states})
+            save(directory, {**progress, **training.state_dict(), "random": random_states})
         torch.distributed.barrier()

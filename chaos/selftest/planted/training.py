@@ -21,7 +21,7 @@ PIXELS, CLASSES = 64, 10
 HELD_OUT = 64
 
 
-def images(count: int, *, noise: float, seed: int) -> TensorDataset:
+def make_images(count: int, *, noise: float, seed: int) -> TensorDataset:
     """Return that many labelled images; the patterns are the same for every seed."""
     patterns = torch.rand(CLASSES, PIXELS, generator=torch.Generator().manual_seed(0))
     draws = torch.Generator().manual_seed(seed)
@@ -30,11 +30,11 @@ def images(count: int, *, noise: float, seed: int) -> TensorDataset:
     return TensorDataset(pixels, labels)
 
 
-def training_batches(config: dict[str, Any]) -> DataLoader:
+def build_batches(config: dict[str, Any]) -> DataLoader:
     """Return this rank's batches: `steps_per_epoch` of them, shuffled anew by `set_epoch`."""
     world = ray.train.get_context().get_world_size()
     count = config["steps_per_epoch"] * config["batch_size"] * world
-    dataset = images(count, noise=0.5, seed=1)
+    dataset = make_images(count, noise=0.5, seed=1)
     return DataLoader(
         dataset,
         batch_size=config["batch_size"],
@@ -43,12 +43,12 @@ def training_batches(config: dict[str, Any]) -> DataLoader:
     )
 
 
-def network() -> nn.Module:
+def build_network() -> nn.Module:
     """Return an untrained network."""
     return nn.Sequential(nn.Linear(PIXELS, 32), nn.ReLU(), nn.Dropout(0.25), nn.Linear(32, CLASSES))
 
 
-def optimizer_of(model: nn.Module, config: dict[str, Any]) -> torch.optim.Optimizer:
+def build_optimizer(model: nn.Module, config: dict[str, Any]) -> torch.optim.Optimizer:
     """Return the optimizer that the config names: `adam`, or `sgd` with momentum."""
     if config["optimizer"] == "sgd":
         return torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
@@ -86,7 +86,7 @@ class MovingAverage:
 
 def validate(average: MovingAverage, *, noise: float = 0.5) -> float:
     """Return the mean loss on images that training never sees."""
-    pixels, labels = images(HELD_OUT, noise=noise, seed=2).tensors
+    pixels, labels = make_images(HELD_OUT, noise=noise, seed=2).tensors
     with torch.no_grad():
         return float(cross_entropy(average.model(pixels), labels))
 
@@ -98,16 +98,16 @@ class Training:
         self.job = config["job"]
         rank = ray.train.get_context().get_world_rank()
         torch.manual_seed(config["seed"])
-        self.model = ray.train.torch.prepare_model(network())
+        self.model = ray.train.torch.prepare_model(build_network())
         # Ranks start equal and drop out differently.
         torch.manual_seed(1000 * config["seed"] + rank)
-        self.optimizer = optimizer_of(self.model, config)
+        self.optimizer = build_optimizer(self.model, config)
         self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
             self.optimizer, T_max=config["epochs"] * config["steps_per_epoch"]
         )
         self.average = MovingAverage(self.model.module)
         chaos.declare("ema", self.average)
-        self.batches = training_batches(config)
+        self.batches = build_batches(config)
 
     def step(self, pixels: torch.Tensor, labels: torch.Tensor) -> float:
         """Take one optimizer step and return its loss."""

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-_here = str(Path(__file__).parent)
+_own_folder = str(Path(__file__).parent)
 _name = Path(__file__).stem
 # Processes that Python and torch start for themselves, and that run no line of the job's.
 _HELPERS = ("multiprocessing.resource_tracker", "torch._inductor.compile_worker")
@@ -22,16 +22,16 @@ _WATCHERS = {
     "CHAOS_GUARD": "chaos.guard.process",
 }
 
-sys.path[:] = [entry for entry in sys.path if entry != _here]
-_this = sys.modules.pop(_name)
+sys.path[:] = [entry for entry in sys.path if entry != _own_folder]
+_this_module = sys.modules.pop(_name)
 try:
     importlib.import_module(_name)
 except ModuleNotFoundError as error:
     if error.name != _name:
         raise
 finally:
-    sys.modules.setdefault(_name, _this)  # the import of this one looks for it
-    _asked = [module for variable, module in _WATCHERS.items() if variable in os.environ]
-    if _asked and not any(helper in word for word in sys.orig_argv for helper in _HELPERS):
+    sys.modules.setdefault(_name, _this_module)  # the import of this one looks for it
+    _selected = [module for variable, module in _WATCHERS.items() if variable in os.environ]
+    if _selected and not any(helper in word for word in sys.orig_argv for helper in _HELPERS):
         with contextlib.suppress(ModuleNotFoundError):
-            importlib.import_module(_asked[0]).watch_child()
+            importlib.import_module(_selected[0]).watch_child()

@@ -17,9 +17,15 @@ from chaos.launch.ray.deaths import Death
 from chaos.launch.ray.existing.terms import ClusterFacts
 from chaos.launch.ray.settings import NAMESPACE
 from chaos.model.plan import Plan, Shape
-from chaos.plan.permitted import Guard, NodeFacts, Permissions, needs_permission, refusals
+from chaos.plan.permissions import (
+    InjectionGuard,
+    NodeFacts,
+    Permissions,
+    find_missing_permission,
+    find_refusals,
+)
 from chaos.run.directory import RunDirectory
-from chaos.run.files_elsewhere import leave_mark, remove_mark, sees
+from chaos.run.remote_files import has_token_file, remove_token_file, write_token_file
 
 CONNECT_S = 5.0
 
@@ -28,7 +34,7 @@ class ExistingCluster:
     """A cluster that chaos did not start, for the time of one connection."""
 
     is_ours = False
-    is_mended = False
+    is_repaired = False
 
     def __init__(self, shape: Shape, permissions: Permissions) -> None:
         self.shape = shape
@@ -48,44 +54,44 @@ class ExistingCluster:
 
     def prepare(self, plan: Plan, directory: RunDirectory, token: str) -> ClusterFacts:
         """Prepare a plan's run; raises `ClusterError` if it may not or cannot be executed here."""
-        missing = needs_permission(plan, self._permissions)
-        refused = [missing] if missing else [*map(str, refusals(plan, self._permissions))]
+        missing = find_missing_permission(plan, self._permissions)
+        reasons = [missing] if missing else [*map(str, find_refusals(plan, self._permissions))]
         if plan.shape.metadata is not None:
-            refused.append("cluster.metadata is served on this machine, for a cluster of chaos's")
-        if refused:
-            raise ClusterError("; ".join(refused), "Nothing was done to the cluster.")
-        known = nodes()
-        if not any(node.cpus > 0 for node in known):
+            reasons.append("cluster.metadata is served on this machine, for a cluster of chaos's")
+        if reasons:
+            raise ClusterError("; ".join(reasons), "Nothing was done to the cluster.")
+        cluster_nodes = list_nodes()
+        if not any(node.cpus > 0 for node in cluster_nodes):
             raise ClusterError(f"no node of the cluster at {self.address} has CPUs for workers")
-        leave_mark(directory.path, token)
+        write_token_file(directory.path, token)
         # By a mark that is written here and looked for there, and not by the path: a folder of the
         # same name on each node's own disk looks shared, and checkpoints in it would be lost with
         # their node.
-        elsewhere = blind_nodes(known, directory.path, token)
-        if self.shape.storage is not None or elsewhere:
-            self._place_storage(plan, directory, token, known)
-        if elsewhere:
-            _refuse_storage_faults(plan, elsewhere)
+        unshared = find_unshared_nodes(cluster_nodes, directory.path, token)
+        if self.shape.storage is not None or unshared:
+            self._link_storage(plan, directory, token, cluster_nodes)
+        if unshared:
+            _refuse_storage_faults(plan, unshared)
         return ClusterFacts(
             token=token,
-            guard=Guard.over(known, self._permissions),
-            own=next(node.address for node in known if node.is_own),
-            elsewhere=frozenset(node.node_id for node in elsewhere),
+            guard=InjectionGuard.from_nodes(cluster_nodes, self._permissions),
+            own_address=next(node.address for node in cluster_nodes if node.is_own),
+            unshared_nodes=frozenset(node.node_id for node in unshared),
             reclaim_by=plan.shape.reclaim_by,
         )
 
-    def heal(self, lost: set[str]) -> None:
+    def heal(self, lost_nodes: set[str]) -> None:
         """Do nothing: chaos does not replace lost nodes here."""
 
-    def deaths(self) -> list[Death]:
+    def find_deaths(self) -> list[Death]:
         """Return none: its processes are not children of this one."""
         return []
 
     def close(self) -> None:
         self._connection.close()
 
-    def _place_storage(
-        self, plan: Plan, directory: RunDirectory, token: str, known: list[NodeFacts]
+    def _link_storage(
+        self, plan: Plan, directory: RunDirectory, token: str, cluster_nodes: list[NodeFacts]
     ) -> None:
         """Put the job's checkpoints into a folder that every node reaches.
 
@@ -94,21 +100,21 @@ class ExistingCluster:
         """
         storage = self.shape.storage
         if storage is None:
-            names = ", ".join(node.address for node in known if node.cpus > 0)
+            names = ", ".join(node.address for node in cluster_nodes if node.cpus > 0)
             directory.write("storage-apart", names)
         elif "://" not in storage:
             folder = Path(storage) / f"chaos-{plan.slug}-{token}"
             try:
-                leave_mark(folder, token)
+                write_token_file(folder, token)
             except OSError as error:
                 raise ClusterError(f"cluster.storage {storage}: {error.strerror}") from error
-            blind = blind_nodes(known, folder, token)
-            remove_mark(folder)
-            if blind:
+            unshared = find_unshared_nodes(cluster_nodes, folder, token)
+            remove_token_file(folder)
+            if unshared:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise ClusterError(
                     f"cluster.storage {storage} is not the same on all nodes: "
-                    f"{', '.join(node.address for node in blind)} does not see what is written "
+                    f"{', '.join(node.address for node in unshared)} does not see what is written "
                     "here",
                     "Give a folder on a file system that all nodes share, or a URI (s3://...).",
                 )
@@ -123,7 +129,7 @@ class Connection:
     dashboard: str | None
     authentication: Authentication
 
-    @compat.keeping_signal_handlers()
+    @compat.preserve_signal_handlers()
     def close(self) -> None:
         """Disconnect; a second call does nothing."""
         if ray.is_initialized():
@@ -148,7 +154,7 @@ def connect(address: str) -> Connection:
         ) from error
     authentication = Authentication()
     try:
-        authentication.follow(address)
+        authentication.follow_cluster(address)
         dashboard = _join(address)
     except BaseException:
         authentication.restore()
@@ -156,10 +162,10 @@ def connect(address: str) -> Connection:
     return Connection(dashboard, authentication)
 
 
-@compat.keeping_signal_handlers()
+@compat.preserve_signal_handlers()
 def _join(address: str) -> str | None:
     try:
-        joined = ray.init(
+        context = ray.init(
             address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR
         )
     except (RuntimeError, ConnectionError, ValueError) as error:
@@ -167,17 +173,17 @@ def _join(address: str) -> str | None:
             f"the cluster at {address} cannot be joined: {str(error).strip().splitlines()[0]}",
             "chaos must run on a node of the cluster, with its versions of Ray and Python.",
         ) from error
-    compat.keep_messages_off_the_terminal()
-    url = joined.dashboard_url
+    compat.redirect_messages()
+    url = context.dashboard_url
     return f"http://{url}" if url else None
 
 
-def _refuse_storage_faults(plan: Plan, elsewhere: list[NodeFacts]) -> None:
-    found = next((op for op in plan.ops if op.fault.family == "storage"), None)
-    if found is not None:
+def _refuse_storage_faults(plan: Plan, unshared: list[NodeFacts]) -> None:
+    storage_op = next((op for op in plan.ops if op.fault.family == "storage"), None)
+    if storage_op is not None:
         raise ClusterError(
-            f"{found.kind} needs a run directory that every node sees; node "
-            f"{elsewhere[0].node_id[:8]} ({elsewhere[0].address}) does not see it",
+            f"{storage_op.kind} needs a run directory that every node sees; node "
+            f"{unshared[0].node_id[:8]} ({unshared[0].address}) does not see it",
             "Give --reports a folder on a file system that all nodes share.",
         )
 
@@ -185,9 +191,9 @@ def _refuse_storage_faults(plan: Plan, elsewhere: list[NodeFacts]) -> None:
 ANSWER_S = 60.0
 
 
-def nodes() -> list[NodeFacts]:
+def list_nodes() -> list[NodeFacts]:
     """Return the nodes that are alive in the connected cluster."""
-    own = ray.get_runtime_context().get_node_id()
+    own_node_id = ray.get_runtime_context().get_node_id()
     return [
         NodeFacts(
             node_id=row["NodeID"],
@@ -196,14 +202,16 @@ def nodes() -> list[NodeFacts]:
             port=int(row["NodeManagerPort"]),
             hostname=row["NodeManagerHostname"],
             is_head=compat.is_head(row),
-            is_own=row["NodeID"] == own,
+            is_own=row["NodeID"] == own_node_id,
         )
         for row in ray.nodes()
         if row["Alive"]
     ]
 
 
-def blind_nodes(known: Sequence[NodeFacts], folder: Path, token: str) -> list[NodeFacts]:
+def find_unshared_nodes(
+    cluster_nodes: Sequence[NodeFacts], folder: Path, token: str
+) -> list[NodeFacts]:
     """Return the nodes that can hold workers and do not see a folder with a run's mark.
 
     Nothing is done there but to look at a file. Raises `ClusterError` if chaos is
@@ -211,32 +219,32 @@ def blind_nodes(known: Sequence[NodeFacts], folder: Path, token: str) -> list[No
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    asked = [node for node in known if node.cpus > 0]
+    worker_nodes = [node for node in cluster_nodes if node.cpus > 0]
     answers = [
-        _look.options(
+        _can_see_mark.options(
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.node_id, soft=False)
         ).remote(str(folder), token)
-        for node in asked
+        for node in worker_nodes
     ]
-    blind = []
-    for node, answer in zip(asked, answers, strict=True):
+    unshared = []
+    for node, answer in zip(worker_nodes, answers, strict=True):
         try:
             if not ray.get(answer, timeout=ANSWER_S):
-                blind.append(node)
+                unshared.append(node)
         except ray.exceptions.GetTimeoutError as error:
-            raise _no_answer(node, f"it did not answer within {ANSWER_S:g} s") from error
+            raise _build_answer_error(node, f"it did not answer within {ANSWER_S:g} s") from error
         except ray.exceptions.RayError as error:
-            raise _no_answer(node, str(error).strip().splitlines()[-1]) from error
-    return blind
+            raise _build_answer_error(node, str(error).strip().splitlines()[-1]) from error
+    return unshared
 
 
-def _no_answer(node: NodeFacts, why: str) -> ClusterError:
+def _build_answer_error(node: NodeFacts, reason: str) -> ClusterError:
     return ClusterError(
-        f"node {node.node_id[:8]} ({node.address}) could not be looked at: {why}",
+        f"node {node.node_id[:8]} ({node.address}) could not be looked at: {reason}",
         "chaos must be installed on every node that may hold workers, in the same version",
     )
 
 
 @ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
-def _look(folder: str, token: str) -> bool:
-    return sees(Path(folder), token)
+def _can_see_mark(folder: str, token: str) -> bool:
+    return has_token_file(Path(folder), token)

@@ -26,11 +26,11 @@ def main(interface: str, for_s: float) -> None:
         os._exit(0)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _cut(interface, for_s)
+    _cut_link(interface, for_s)
     os._exit(0)
 
 
-def _cut(interface: str, for_s: float) -> None:
+def _cut_link(interface: str, for_s: float) -> None:
     clock = SystemClock()
     routes = _ip("-4", "route", "show", "dev", interface).stdout.splitlines()
     clock.sleep(WORD_S)

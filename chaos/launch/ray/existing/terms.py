@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.plan.permitted import Guard
-from chaos.run.clock import Clock, seconds_since
+from chaos.plan.permissions import InjectionGuard
+from chaos.run.clock import Clock, elapsed_seconds
 
 # After it an agent gives up: it lets stopped processes go on, and removes the run's files. Several
 # renewals may be lost before.
@@ -21,11 +21,11 @@ class ClusterFacts:
 
     #: the name of the run's directory on the nodes that do not see it
     token: str
-    guard: Guard
+    guard: InjectionGuard
     #: the address of chaos's own node
-    own: str
+    own_address: str
     #: the nodes that do not see the run's files
-    elsewhere: frozenset[str]
+    unshared_nodes: frozenset[str]
     #: the platform that takes nodes, if it is not chaos
     reclaim_by: str | None = None
 
@@ -46,11 +46,11 @@ class Lease:
 
     @property
     def has_lapsed(self) -> bool:
-        return seconds_since(self._since_ns, self._clock) > self._for_s
+        return elapsed_seconds(self._since_ns, self._clock) > self._for_s
 
 
 @contextlib.contextmanager
-def leases_renewed(controller: Any) -> Iterator[None]:  # an actor handle
+def renew_leases(controller: Any) -> Iterator[None]:  # an actor handle
     """Renew the leases of a run's agents in a thread, which ends with the harness's process."""
     is_over = threading.Event()
 

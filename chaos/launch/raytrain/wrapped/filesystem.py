@@ -21,13 +21,13 @@ from chaos.faults.fail_upload import FailUpload
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.model.plan import Op
-from chaos.probe.storage_faults import Layer, StorageInjector, injector_of
+from chaos.probe.storage_faults import StorageInjector, StorageSettings, find_injector
 
 # A slow upload comes evenly, in slices, and not in one piece at its end.
 SLICES_PER_S = 10
 
 
-class Through:
+class ForwardingFile:
     """A file that passes everything on to another."""
 
     def __init__(self, file: Any, injector: StorageInjector, op: Op, path: str) -> None:
@@ -51,33 +51,33 @@ class Through:
         self._file.close()
 
 
-class Late(Through):
+class DelayedFile(ForwardingFile):
     """A file whose upload waits before its first byte."""
 
-    def __init__(self, *args: Any, delay_s: float) -> None:  # as `Through`
+    def __init__(self, *args: Any, delay_s: float) -> None:  # as `ForwardingFile`
         super().__init__(*args)
-        if self._injector.begins(self._op):
+        if self._injector.is_upload_begin(self._op):
             # Before the wait: a worker that ends during the wait has waited, too.
-            self._injector.record(self._op, self._path, "delayed", f"waits {delay_s:g} s")
+            self._injector.record_effect(self._op, self._path, "delayed", f"waits {delay_s:g} s")
             self._injector.clock.sleep(delay_s)
 
 
-_ONE_LINE = threading.Lock()  # all files of an upload share its bandwidth
+_BANDWIDTH_LOCK = threading.Lock()  # all files of an upload share its bandwidth
 
 
-class Narrow(Through):
+class ThrottledFile(ForwardingFile):
     """A file that takes so many bytes a second, together with all files of the process."""
 
-    def __init__(self, *args: Any, bytes_per_s: int) -> None:  # as `Through`
+    def __init__(self, *args: Any, bytes_per_s: int) -> None:  # as `ForwardingFile`
         super().__init__(*args)
         self._bytes_per_s = bytes_per_s
 
     def write(self, content: bytes) -> int:
-        what = f"takes {self._bytes_per_s} bytes a second"
-        self._injector.record(self._op, self._path, "delayed", what)
+        effect = f"takes {self._bytes_per_s} bytes a second"
+        self._injector.record_effect(self._op, self._path, "delayed", effect)
         view = memoryview(content)
         size = max(1, self._bytes_per_s // SLICES_PER_S)
-        with _ONE_LINE:
+        with _BANDWIDTH_LOCK:
             for start in range(0, len(view), size):
                 part = view[start : start + size]
                 self._file.write(part)
@@ -85,61 +85,61 @@ class Narrow(Through):
         return len(view)
 
 
-class Full(Through):
+class LimitedFile(ForwardingFile):
     """A file that takes so many bytes, and raises `ENOSPC` at the next."""
 
-    def __init__(self, *args: Any, room: int) -> None:  # as `Through`
+    def __init__(self, *args: Any, room: int) -> None:  # as `ForwardingFile`
         super().__init__(*args)
         self._room = room
 
     def write(self, content: bytes) -> int:
         view = memoryview(content)
         # Reserved, and not counted afterwards: threads of one upload write at a time.
-        fits = self._injector.reserve(self._op, len(view), room=self._room)
+        fits = self._injector.reserve_bytes(self._op, len(view), room=self._room)
         if fits:
             self._file.write(view[:fits])
         if fits < len(view):
-            what = f"was full after {self._room} bytes"
-            self._injector.record(self._op, self._path, "raised", what)
+            effect = f"was full after {self._room} bytes"
+            self._injector.record_effect(self._op, self._path, "raised", effect)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
         return len(view)
 
 
-class Half(Through):
+class TruncatedFile(ForwardingFile):
     """A file that keeps its first half. Later bytes are held back until they are in that half."""
 
-    def __init__(self, *args: Any, kills: bool = False) -> None:  # as `Through`
+    def __init__(self, *args: Any, kills: bool = False) -> None:  # as `ForwardingFile`
         super().__init__(*args)
         self._kills = kills
-        self._held = bytearray()
-        self._seen = self._kept = 0
+        self._buffer = bytearray()
+        self._received = self._written = 0
 
     def write(self, content: bytes) -> int:
-        self._held += content
-        self._seen += len(content)
-        more = self._seen // 2 - self._kept
-        if more > 0:
-            self._file.write(bytes(self._held[:more]))
-            del self._held[:more]
-            self._kept += more
+        self._buffer += content
+        self._received += len(content)
+        writable = self._received // 2 - self._written
+        if writable > 0:
+            self._file.write(bytes(self._buffer[:writable]))
+            del self._buffer[:writable]
+            self._written += writable
         return len(content)
 
     def close(self) -> None:
         if self.closed:
             return
-        half = f"{self._kept} of {self._seen} bytes"
+        half = f"{self._written} of {self._received} bytes"
         if self._kills:  # a disk keeps the half; a bucket keeps nothing of the object
             self._file.flush()
-            self._injector.record(
+            self._injector.record_effect(
                 self._op, self._path, "killed", f"its writer was killed after {half}"
             )
             os.kill(os.getpid(), signal.SIGKILL)
         self._file.close()
-        if self._kept < self._seen:
-            self._injector.record(self._op, self._path, "cut", f"kept {half}")
+        if self._written < self._received:
+            self._injector.record_effect(self._op, self._path, "cut", f"kept {half}")
 
 
-class Wrapped(fs.PyFileSystem):  # type: ignore[misc]
+class FaultyFileSystem(fs.PyFileSystem):  # type: ignore[misc]
     """A replacement of `inner`, in C++ as well, which reports the type of `inner` as its own.
 
     Ray 2.60 asks by `isinstance` whether storage is the local disk (then
@@ -148,22 +148,22 @@ class Wrapped(fs.PyFileSystem):  # type: ignore[misc]
     that it is a `PyFileSystem`: as a local disk it would not be asked for them.
     """
 
-    def __init__(self, inner: fs.FileSystem, layer: Layer) -> None:
-        super().__init__(Delegate(inner, layer))
+    def __init__(self, inner: fs.FileSystem, layer: StorageSettings) -> None:
+        super().__init__(FaultyHandler(inner, layer))
         self.inner = inner
         self.layer = layer
 
     @property  # type: ignore[misc]  # asked, never set
     def __class__(self) -> Any:  # a type
-        late = any(isinstance(op.fault, DelayedVisibility) for op in self.layer.ops)
-        return Wrapped if late else type(self.inner)
+        is_delayed = any(isinstance(op.fault, DelayedVisibility) for op in self.layer.ops)
+        return FaultyFileSystem if is_delayed else type(self.inner)
 
     @property
     def type_name(self) -> str:
         return str(self.inner.type_name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Wrapped, (self.inner, self.layer)
+        return FaultyFileSystem, (self.inner, self.layer)
 
     def __eq__(self, other: object) -> bool:
         return bool(self.inner == innermost(other))
@@ -176,25 +176,25 @@ class Wrapped(fs.PyFileSystem):  # type: ignore[misc]
 
 def innermost(filesystem: Any) -> Any:  # anything that is compared
     """Return the file system that another wraps; itself if it wraps none."""
-    return filesystem.inner if issubclass(type(filesystem), Wrapped) else filesystem
+    return filesystem.inner if issubclass(type(filesystem), FaultyFileSystem) else filesystem
 
 
-class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
+class FaultyHandler(fs.FileSystemHandler):  # type: ignore[misc]
     """The handler that C++ calls: it asks the injector, then the wrapped file system.
 
     Compression is off in the wrapped one: the layer above does it, by a file's name.
     """
 
-    def __init__(self, inner: fs.FileSystem, layer: Layer) -> None:
+    def __init__(self, inner: fs.FileSystem, layer: StorageSettings) -> None:
         self.inner = inner
         self._layer = layer
 
     @property
     def _injector(self) -> StorageInjector:
-        return injector_of(self._layer)  # one per process, and a process may be forked
+        return find_injector(self._layer)  # one per process, and a process may be forked
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Delegate) and bool(self.inner == other.inner)
+        return isinstance(other, FaultyHandler) and bool(self.inner == other.inner)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -210,36 +210,36 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
         return str(self.inner.normalize_path(path))
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
-        found = self.inner.get_file_info(paths)
-        return [self._seen(info) for info in found]
+        infos = self.inner.get_file_info(paths)
+        return [self._hide_info(info) for info in infos]
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
-        self._turn_away(selector.base_dir, is_error=not selector.allow_not_found)
-        found = self.inner.get_file_info(selector)
-        seen = [info for info in found if not self._injector.hides(info.path)]
-        for info in found:
-            if info not in seen:
-                self._turn_away(info.path, is_error=False)
-        return seen
+        self._check_visibility(selector.base_dir, is_error=not selector.allow_not_found)
+        infos = self.inner.get_file_info(selector)
+        visible = [info for info in infos if not self._injector.is_hidden(info.path)]
+        for info in infos:
+            if info not in visible:
+                self._check_visibility(info.path, is_error=False)
+        return visible
 
     def open_input_stream(self, path: str) -> Any:  # a NativeFile
-        self._turn_away(path)
+        self._check_visibility(path)
         return self.inner.open_input_stream(path, compression=None)
 
     def open_input_file(self, path: str) -> Any:  # a NativeFile
-        self._turn_away(path)
+        self._check_visibility(path)
         return self.inner.open_input_file(path)
 
     # -- writing -----------------------------------------------------------------------------
 
     def open_output_stream(self, path: str, metadata: Any) -> Any:  # a NativeFile
         """Open a file to be written, through the faults that are due on it."""
-        due = list(self._injector.due(path))
-        for op, fault in due:
-            self._refuse(op, fault, path)
+        active_faults = list(self._injector.find_faults(path))
+        for op, fault in active_faults:
+            self._inject_at_open(op, fault, path)
         file = self.inner.open_output_stream(path, compression=None, metadata=metadata)
-        for op, fault in due:
-            file = self._through(file, op, fault, path)
+        for op, fault in active_faults:
+            file = self._wrap_file(file, op, fault, path)
         return file if isinstance(file, pa.NativeFile) else pa.PythonFile(file, mode="w")
 
     def open_append_stream(self, path: str, metadata: Any) -> Any:  # a NativeFile
@@ -269,39 +269,39 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _seen(self, info: fs.FileInfo) -> fs.FileInfo:
-        if info.type == fs.FileType.NotFound or not self._injector.hides(info.path):
+    def _hide_info(self, info: fs.FileInfo) -> fs.FileInfo:
+        if info.type == fs.FileType.NotFound or not self._injector.is_hidden(info.path):
             return info
-        self._turn_away(info.path, is_error=False)
+        self._check_visibility(info.path, is_error=False)
         return fs.FileInfo(info.path, fs.FileType.NotFound)
 
-    def _turn_away(self, path: str, *, is_error: bool = True) -> None:
-        op = self._injector.turned_away(path)
+    def _check_visibility(self, path: str, *, is_error: bool = True) -> None:
+        op = self._injector.find_hiding_op(path)
         if op is None:
             return
-        self._injector.record(op, path, "raised", "could not be seen yet")
+        self._injector.record_effect(op, path, "raised", "could not be seen yet")
         if is_error:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
-    def _refuse(self, op: Op, fault: Fault, path: str) -> None:
+    def _inject_at_open(self, op: Op, fault: Fault, path: str) -> None:
         if isinstance(fault, DelayedVisibility):
             self._injector.hide(op, path)
         elif isinstance(fault, FailUpload):
-            self._injector.record(op, path, "raised", f"raised `{fault.error}`")
+            self._injector.record_effect(op, path, "raised", f"raised `{fault.error}`")
             raise OSError(fault.error)
 
-    def _through(self, file: Any, op: Op, fault: Fault, path: str) -> Any:
-        place = (file, self._injector, op, path)
+    def _wrap_file(self, file: Any, op: Op, fault: Fault, path: str) -> Any:
+        arguments = (file, self._injector, op, path)
         match fault:
             case SlowUpload(delay_s=float(delay_s)):
-                return Late(*place, delay_s=delay_s)
+                return DelayedFile(*arguments, delay_s=delay_s)
             case SlowUpload(bytes_per_s=int(bytes_per_s)):
-                return Narrow(*place, bytes_per_s=bytes_per_s)
+                return ThrottledFile(*arguments, bytes_per_s=bytes_per_s)
             case DiskFull(after_bytes=room):
-                return Full(*place, room=room)
+                return LimitedFile(*arguments, room=room)
             case TornCheckpoint(worker_dies=dies):
-                return Half(*place, kills=dies)
+                return TruncatedFile(*arguments, kills=dies)
             case CorruptSnapshot():
-                return Half(*place)
+                return TruncatedFile(*arguments)
             case _:
                 return file

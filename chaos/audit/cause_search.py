@@ -1,0 +1,447 @@
+"""The cause of a run that came out otherwise, proven by giving it back.
+
+The plan of the run is executed again, and values of the job that differ at its resumes are set to
+what they are in a clean run. If training is the baseline's then, they are halved until none can be
+left out (delta debugging: Zeller and Hildebrandt, *Simplifying and isolating failure-inducing
+input*, 2002, there `ddmin`).
+"""
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+from chaos.audit.folder import AuditFolder
+from chaos.audit.restored_files import (
+    describe_restored_files,
+    order_file_copies,
+    were_files_restored,
+)
+from chaos.check import census
+from chaos.check.analysis import RunAnalysis
+from chaos.check.census import CensusDifference
+from chaos.check.evidence import FAULTS_HAPPENED
+from chaos.check.files_ahead import find_files_ahead
+from chaos.check.trajectory import TRAJECTORY
+from chaos.model.history import Baseline
+from chaos.model.places import TrainingPlace
+from chaos.model.plan import Plan
+from chaos.probe.state.restored_values import FOLDER, GENERATORS, GIVE, GIVEN, KEEP, LOOK
+from chaos.probe.write_ledger import WriteLimits
+from chaos.report.outcome import FinishedRun
+from chaos.run.clock import Clock
+from chaos.run.directory import RunDirectory, create_run
+from chaos.run.ports import Backend
+from chaos.wording import join_names
+
+NAMED_MAX = 3
+SINGLE_TRIES = 2  # the likeliest, each tried alone before all together
+Paths: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CauseOutcome:
+    """The outcome of giving values back to a run."""
+
+    #: what differed at the resume, the likeliest first
+    candidates: tuple[CensusDifference, ...]
+    #: of them those without any of which training is not the baseline's; None if it is not with all
+    cause: tuple[CensusDifference, ...] | None
+    #: equal is to the last bit, and not within a tolerance or a band
+    is_exact: bool = True
+    #: the run was not on the embedded backend, and is not wrong there: nothing was tried
+    is_right_embedded: bool = False
+    #: what no census could read, as it is too large or on an accelerator
+    left_out: tuple[str, ...] = ()
+    #: what else differed at the resume, values and parts of the state, where training is the
+    #: baseline's without it
+    idle: tuple[str, ...] = ()
+    #: of the cause, what is a generator; without a cause the shared ones that were given in vain
+    generators: tuple[str, ...] = ()
+
+    #: the cause is files that were put back
+    are_files: bool = False
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the cause is generators alone."""
+        return bool(self.cause) and {candidate.path for candidate in self.cause or ()} <= {
+            *self.generators
+        }
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in words."""
+        if self.are_files and self.cause:
+            return describe_restored_files([c.path for c in self.cause], is_exact=self.is_exact)
+        if self.is_right_embedded:
+            return (
+                "The same faults do no harm on the embedded backend, where values are given back: "
+                "nothing was tried."
+            )
+        if not self.candidates:
+            return (
+                "No plain value that the job's code holds, moves in training and repeats in clean "
+                f"runs differs at the resume: nothing could be given back.{self._unread_note}"
+            )
+        if self.cause is None:
+            names = _list_names(tuple(candidate.path for candidate in self.candidates))
+            consequence = "training still is not the baseline's"
+            return f"With {names} set to the baseline's, {consequence}.{self._unread_note}"
+        names = join_names(
+            [
+                candidate.name
+                + (f" set to {candidate.baseline_text}" * bool(candidate.baseline_text))
+                for candidate in self.cause
+            ]
+        )
+        verb = "it did" if len(self.cause) == 1 else "they did"
+        accuracy = "to the last bit" if self.is_exact else "within the tolerance"
+        reason = f": {verb} not come back"
+        if all(candidate.is_copy for candidate in self.cause):
+            reason = ": such processes keep what they are started with"
+        return (
+            f"With {names} at the resume, as in the baseline, training is the baseline's "
+            f"{accuracy}{reason}.{self._idle_note}"
+        )
+
+    @property
+    def _unread_note(self) -> str:
+        if not self.left_out:
+            return ""
+        return f" Not read, as too large or on an accelerator: {_list_names(self.left_out)}."
+
+    @property
+    def _idle_note(self) -> str:
+        if not self.idle:
+            return ""
+        names = _list_names(self.idle)
+        return f" {names} did not come back either, without a consequence at this resume."
+
+
+def _list_names(names: tuple[str, ...]) -> str:
+    extra_count = len(names) - NAMED_MAX
+    quotes = [f"`{name}`" for name in names[:NAMED_MAX]]
+    return join_names([*quotes, f"{extra_count} more"] if extra_count > 0 else quotes)
+
+
+def _merge_candidates(
+    first_candidates: tuple[CensusDifference, ...], second_candidates: tuple[CensusDifference, ...]
+) -> tuple[CensusDifference, ...]:
+    """Return both, each path once."""
+    by_path: dict[str, CensusDifference] = {}
+    for candidate in (*first_candidates, *second_candidates):
+        by_path.setdefault(candidate.path, candidate)
+    return tuple(by_path.values())
+
+
+def _order_candidates(
+    job_candidates: tuple[CensusDifference, ...], shared_candidates: tuple[CensusDifference, ...]
+) -> tuple[CensusDifference, ...]:
+    """Return both with the likeliest of each kind first, as they are tried alone."""
+    return (*job_candidates[:1], *shared_candidates, *job_candidates[1:])
+
+
+def find_minimal_paths(paths: Paths, is_right: Callable[[Paths], bool]) -> Paths | None:
+    """Return a part of the paths that is right, and without any one of which it is not.
+
+    None if all of them together are not right.
+    """
+    single_path = next((path for path in paths[:SINGLE_TRIES] if is_right((path,))), None)
+    if single_path is not None:
+        return (single_path,)
+    if len(paths) <= 1 or not is_right(paths):
+        return None
+    count = 2
+    while len(paths) > 1:
+        part_size = -(-len(paths) // count)
+        parts = [paths[start : start + part_size] for start in range(0, len(paths), part_size)]
+        complements = [tuple(path for path in paths if path not in part) for part in parts]
+        right_part = next(
+            (part for part in dict.fromkeys([*parts, *complements]) if is_right(part)), None
+        )
+        if right_part is not None:
+            count = 2 if right_part in parts else max(count - 1, 2)
+            paths = right_part
+        elif count >= len(paths):
+            break
+        else:
+            count = min(2 * count, len(paths))
+    return paths
+
+
+def find_nearest_cause(
+    first_paths: Paths, all_paths: Paths, is_right: Callable[[Paths], bool]
+) -> tuple[Paths, Paths | None]:
+    """Return the fewest of the first paths, or else of all, and those among which they were."""
+    is_right = cache(is_right)  # each try is a run
+    cause = find_minimal_paths(first_paths, is_right) if first_paths else None
+    if cause is not None or not all_paths or first_paths == all_paths:
+        return first_paths, cause
+    return all_paths, find_minimal_paths(all_paths, is_right)
+
+
+@dataclass
+class CauseSearch:
+    """The runs by which a recorded run is explained, in folders below `folder`.
+
+    They are on the embedded backend, whatever that of the recorded run, since a plan comes out the
+    same each time there. After `end_ns` (monotonic) only the first `minimum_runs` still begin.
+    """
+
+    backend: Backend
+    clock: Clock
+    folder: AuditFolder
+    plan: Plan
+    baseline: Baseline
+    #: the one that is broken, and is to pass
+    check: str = TRAJECTORY
+    end_ns: float = math.inf
+    minimum_runs: int = 0
+    report: Callable[[str], None] = lambda _: None
+    run_count: int = field(default=0, init=False)
+    #: the bodies of the job's loops: a file, the first line, the last
+    _loops: list[tuple[str, int, int]] = field(default_factory=list, init=False)
+    #: of each run that came out right, the parts of the state that did not come back
+    _idle_by_paths: dict[Paths, tuple[str, ...]] = field(default_factory=dict, init=False)
+    #: what was given in any run, and what of it is a generator
+    _restored_paths: set[str] = field(default_factory=set, init=False)
+    _generators: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        # What is mended is to be equal, whatever the run was allowed.
+        expect = self.plan.expect.replace(accept=())
+        self.plan = self.plan.replace(expect=expect)
+
+    def find_cause(self, analysis: RunAnalysis) -> CauseOutcome:
+        """Return what differs at the resume, and which of it is the cause.
+
+        Raises `TimeoutError` where time ends before that is known.
+        """
+        if self.plan.backend != "fork":
+            embedded_analysis = self._run_embedded()
+            if embedded_analysis is None:
+                return CauseOutcome((), None, is_right_embedded=True)
+            analysis = embedded_analysis
+        places, unread_names = (
+            census.find_resume_places(analysis),
+            census.find_unread_paths(analysis),
+        )
+        self._loops = [
+            (loop.file, loop.first, loop.last) for loop in census.find_model_loops(analysis)
+        ]
+        if (file_outcome := self._find_file_cause(analysis, places)) is not None:
+            return file_outcome
+        shared_candidates, job_candidates = (
+            census.find_shared_generators(analysis),
+            census.find_candidates(analysis),
+        )
+        close_analysis, values_folder = self._watch_closely(
+            analysis, (*job_candidates, *shared_candidates), places
+        )
+        if close_analysis is not None:
+            job_candidates = _merge_candidates(
+                census.find_candidates(close_analysis), job_candidates
+            )
+        loop_candidates = (
+            () if close_analysis is None else census.find_loop_candidates(close_analysis)
+        )
+        # What differs where loops begin first. Of what differs later, some follows from it.
+        loop_candidates, job_candidates = (
+            _order_candidates(loop_candidates, shared_candidates) if loop_candidates else (),
+            _order_candidates(job_candidates, shared_candidates),
+        )
+        candidates, loop_paths = (
+            _merge_candidates(loop_candidates, job_candidates),
+            tuple(candidate.path for candidate in loop_candidates),
+        )
+        by_path = {candidate.path: candidate for candidate in candidates}
+        all_paths = tuple(by_path) if places else ()
+        tried_paths, cause = find_nearest_cause(
+            loop_paths, all_paths, lambda paths: self._try_paths(paths, places, values_folder)
+        )
+        if cause is None:
+            failed_generators = tuple(
+                candidate.path
+                for candidate in shared_candidates
+                if candidate.path in self._restored_paths
+            )
+            return CauseOutcome(
+                candidates, None, left_out=unread_names, generators=failed_generators
+            )
+        # What the job sets again before the model is called did come back.
+        later_paths = {candidate.path for candidate in job_candidates} - {*cause}
+        idle_paths = (
+            path for path in tried_paths if by_path[path].is_lasting and path in later_paths
+        )
+        return CauseOutcome(
+            candidates,
+            tuple(by_path[path] for path in cause),
+            self.plan.expect.is_exact,
+            idle=tuple(dict.fromkeys((*idle_paths, *self._idle_by_paths[cause]))),
+            generators=tuple(path for path in cause if path in self._generators),
+        )
+
+    def find_idle_parts(self, analysis: RunAnalysis, paths: Paths) -> tuple[str, ...] | None:
+        """Return what of the state has no consequence in a run with these values given back.
+
+        None where training is not the baseline's with them. Raises `TimeoutError` as above.
+        """
+        places = census.find_resume_places(analysis)
+        self._loops = [
+            (loop.file, loop.first, loop.last) for loop in census.find_model_loops(analysis)
+        ]
+        if not places or self.plan.backend != "fork":
+            return None
+        values_folder = self._record_clean_values(paths, {*places.values()})
+        return self._idle_by_paths[paths] if self._try_paths(paths, places, values_folder) else None
+
+    def _watch_closely(
+        self,
+        analysis: RunAnalysis,
+        candidates: tuple[CensusDifference, ...],
+        places: Mapping[int, TrainingPlace],
+    ) -> tuple[RunAnalysis | None, Path]:
+        """Return the run as it is looked at more closely, and the folder of a clean run's values.
+
+        Both look where the bodies of loops begin, and have more time for a census than other runs.
+        """
+        paths, first_place = (
+            tuple(candidate.path for candidate in candidates),
+            census.find_first_place(analysis),
+        )
+        if not places:
+            return None, Path()
+        watched_places = {*places.values(), *filter(None, (first_place,))}
+        directory = self._create_directory("looked-at", self.plan)
+        _write_order(directory, LOOK, self._build_order(paths, watched_places))
+        watched_run = self._execute(directory, self.baseline)
+        values_folder = self._record_clean_values(paths, watched_places)
+        clean_baseline = Baseline([RunDirectory(values_folder.parent).load_history()])
+        return RunAnalysis(self.plan, watched_run.history, clean_baseline), values_folder
+
+    def _record_clean_values(self, paths: Paths, places: Collection[TrainingPlace]) -> Path:
+        """Run the job without faults, and return the folder in which it keeps the values."""
+        directory = self._create_directory("clean", self.plan.build_baseline_plan())
+        values_folder = _write_order(directory, KEEP, self._build_order(paths, places))
+        self._execute(directory, None)
+        return values_folder
+
+    def _build_order(self, paths: Paths, places: Collection[TrainingPlace]) -> Mapping[str, object]:
+        return {"paths": paths, "places": sorted(places), "loops": self._loops}
+
+    def _find_file_cause(
+        self, analysis: RunAnalysis, places: Mapping[int, TrainingPlace]
+    ) -> CauseOutcome | None:
+        """Return what putting files back has shown; None if none is the cause."""
+        files = find_files_ahead(analysis)
+        if not files or not places:
+            return None
+        clean_directory = self._create_directory("clean-files", self.plan.build_baseline_plan())
+        copies_folder = order_file_copies(clean_directory, files, keep=sorted(set(places.values())))
+        self._execute(clean_directory, None)
+
+        def is_right(paths: Paths) -> bool:
+            directory = self._create_directory(f"files-{self.run_count}", self.plan)
+            folder = order_file_copies(directory, paths, give=places, source=copies_folder)
+            run = self._execute(directory, self.baseline)
+            is_right = were_files_restored(folder, paths, places) and self._matches_baseline(run)
+            self.report(
+                f"{join_names(paths)} put back: training {_choose_verb(is_right)} the baseline's"
+            )
+            return is_right
+
+        cause = find_minimal_paths(files, is_right)
+        if cause is None:
+            return None
+        candidates = tuple(CensusDifference(path, "", "", is_initial=False) for path in cause)
+        return CauseOutcome(candidates, candidates, self.plan.expect.is_exact, are_files=True)
+
+    def _matches_baseline(self, run: FinishedRun) -> bool:
+        """Return whether a run had its faults, and came out as the baseline."""
+        passed_checks = {r.check for r in run.verdict.results if r.status == "pass" and r.evidence}
+        return {TRAJECTORY, self.check, FAULTS_HAPPENED} <= passed_checks
+
+    def _run_embedded(self) -> RunAnalysis | None:
+        """Return the run as it is on the embedded backend; None if it is not wrong there."""
+        clean_run = self._execute(
+            self._create_directory("clean-embedded", self.plan.build_baseline_plan()), None
+        )
+        self.baseline = Baseline([clean_run.history])
+        run = self._execute(self._create_directory("embedded", self.plan), self.baseline)
+        is_wrong = any(result.check == self.check for result in run.verdict.broken)
+        return run.analysis if is_wrong else None
+
+    def _try_paths(
+        self, paths: Paths, places: Mapping[int, TrainingPlace], values_folder: Path
+    ) -> bool:
+        directory = self._create_directory(f"given-{self.run_count}", self.plan)
+        order = {
+            "paths": paths,
+            "attempts": places,
+            "from": str(values_folder),
+            "loops": self._loops,
+        }
+        folder = _write_order(directory, GIVE, order)
+        run = self._execute(directory, self.baseline)
+        # Only of a run in which they were given.
+        path_lists = (
+            json.loads(file.read_text("utf-8")) for file in folder.glob(f"{GIVEN}-*.json")
+        )
+        restored_paths = set[str]().union(*path_lists)
+        generator_lists = (
+            json.loads(file.read_text("utf-8")) for file in folder.glob(f"{GENERATORS}-*.json")
+        )
+        self._generators |= set[str]().union(*generator_lists)
+        self._restored_paths |= restored_paths
+        are_restored = set(paths) <= restored_paths
+        is_right = are_restored and self._matches_baseline(run)
+        if is_right:
+            parts = [part for resume in run.verdict.diagnosis for part in resume.parts]
+            lost_parts = (
+                p.component for p in parts if p.standing not in ("restored", "not compared")
+            )
+            self._idle_by_paths[paths] = tuple(dict.fromkeys(lost_parts))
+        path_names = join_names([f"`{path}`" for path in paths])
+        self.report(f"{path_names} given back: training {_choose_verb(is_right)} the baseline's")
+        return is_right
+
+    def _create_directory(self, name: str, plan: Plan) -> RunDirectory:
+        if self.run_count >= self.minimum_runs and self.clock.now_ns() > self.end_ns:
+            raise TimeoutError
+        self.run_count += 1
+        return create_run(self.folder.path, name, self._confine_plan(plan), self.folder.env)
+
+    def _confine_plan(self, plan: Plan) -> Plan:
+        """Return an embedded plan that writes to `folder`, and to what its audit made elsewhere."""
+        plan = plan.replace(backend="fork")
+        confinement, folder = plan.confined, self.folder.path
+        if confinement is None or folder.is_relative_to(confinement.folder):
+            return plan
+        created_file = WriteLimits(Path(confinement.folder)).created_list
+        if created_file.is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(created_file, WriteLimits(folder).created_list)
+        confinement = confinement.replace(folder=str(folder))
+        return plan.replace(confined=confinement)
+
+    def _execute(self, directory: RunDirectory, baseline: Baseline | None) -> FinishedRun:
+        plan = directory.load_plan()
+        run = self.folder.execute(self.backend, plan, directory, baseline, self.clock)
+        directory.remove_storage()
+        return run
+
+
+def _choose_verb(is_right: bool) -> str:  # noqa: FBT001 - its only argument
+    return "is" if is_right else "is not"
+
+
+def _write_order(directory: RunDirectory, name: str, order: Mapping[str, object]) -> Path:
+    folder = directory.path / FOLDER
+    folder.mkdir()
+    (folder / name).write_text(json.dumps(order), encoding="utf-8")
+    return folder

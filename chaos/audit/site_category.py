@@ -1,0 +1,209 @@
+"""The groups of places: their names on the card, and their order for a question."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias, get_args
+
+from chaos.errors import UsageError
+from chaos.faults.world import LauncherPart
+from chaos.model.launcher import LauncherFacts
+
+SiteCategory: TypeAlias = Literal[
+    "before the first commit",
+    "before the first save",
+    "mid-epoch",
+    "epoch boundary",
+    "during validation",
+    "inside a save",
+    "upload begins",
+    "upload ends",
+    "after report, before commit",
+    "just after commit",
+    "last epoch",
+    "twice in one epoch",
+    "several times in a run",
+    "same place in two attempts",
+    "during the recovery",
+    "inside a load",
+    "loader process lost",
+    "save fails beside training",
+    "answer of a put lost",
+    "preempted at once",
+    "notice before the loss",
+    "node lost",
+    "fewer workers after it",
+]
+SITE_CATEGORIES: tuple[SiteCategory, ...] = get_args(SiteCategory)
+# Only a restart shows whether the job has such places, so runs with a fault must find them.
+INSIDE_LOAD: SiteCategory = "inside a load"
+INSIDE_SAVE: SiteCategory = "inside a save"
+PUT_ANSWER_LOST: SiteCategory = "answer of a put lost"
+SEVERAL_FAULTS: SiteCategory = "several times in a run"
+PREEMPTED_AT_ONCE: SiteCategory = "preempted at once"
+NODE_LOST: SiteCategory = "node lost"
+# The fault alone ends no attempt, or ends it just as an ordinary exception in the job would; Slurm
+# does not restart that.
+UNREQUEUED_CATEGORIES: tuple[SiteCategory, ...] = (
+    "loader process lost",
+    "save fails beside training",
+    PUT_ANSWER_LOST,
+)
+# Each of their places takes several retries.
+SEVERAL_RETRIES_CATEGORIES: tuple[SiteCategory, ...] = (
+    "twice in one epoch",
+    SEVERAL_FAULTS,
+    "same place in two attempts",
+    "during the recovery",
+    INSIDE_LOAD,
+)
+
+FaultKind: TypeAlias = Literal[
+    "preempted at once",
+    "preempted with notice",
+    "node lost",
+    "job requeued",
+    "requeued in a recovery",
+    "requeued inside a load",
+    "requeued in a save",
+    "worker killed",
+    "killed in a recovery",
+    "killed inside a load",
+    "killed in a save or upload",
+    "loader process killed",
+    "save failed",
+]
+FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
+_KIND_BY_CATEGORY: Mapping[SiteCategory, FaultKind] = {
+    PREEMPTED_AT_ONCE: "preempted at once",
+    "notice before the loss": "preempted with notice",
+    "node lost": "node lost",
+    "fewer workers after it": "node lost",
+    "during the recovery": "killed in a recovery",
+    INSIDE_LOAD: "killed inside a load",
+    "loader process lost": "loader process killed",
+    "save fails beside training": "save failed",
+    "answer of a put lost": "save failed",
+    "inside a save": "killed in a save or upload",
+    "upload begins": "killed in a save or upload",
+    "upload ends": "killed in a save or upload",
+}
+# Of a job that Slurm starts again if it was requeued, and not if it failed.
+_REQUEUE_KINDS: Mapping[FaultKind, FaultKind] = {
+    "worker killed": "job requeued",
+    "killed in a recovery": "requeued in a recovery",
+    "killed inside a load": "requeued inside a load",
+    "killed in a save or upload": "requeued in a save",
+}
+
+_REPORT_CATEGORIES: tuple[SiteCategory, ...] = (
+    "upload begins",
+    "upload ends",
+    "after report, before commit",
+    "just after commit",
+)
+# One group, which is named after what a launcher's restart continues from.
+_INITIAL_GROUPS: tuple[SiteCategory, SiteCategory] = (
+    "before the first commit",
+    "before the first save",
+)
+
+# The question of the user: does the job tolerate spot instances, or crashes of workers?
+Question: TypeAlias = Literal["spot", "crash"]
+QUESTIONS: tuple[Question, ...] = get_args(Question)
+_WORKER_CATEGORIES: tuple[SiteCategory, ...] = (
+    "after report, before commit",
+    "mid-epoch",
+    "last epoch",
+    "during the recovery",
+    INSIDE_LOAD,
+    "just after commit",
+    "epoch boundary",
+    "during validation",
+    "inside a save",
+    "upload ends",
+    "upload begins",
+    "twice in one epoch",
+    "several times in a run",
+    "same place in two attempts",
+    "loader process lost",
+    "save fails beside training",
+    "answer of a put lost",
+    "before the first commit",
+    "before the first save",
+)
+_NODE_CATEGORIES: tuple[SiteCategory, ...] = (
+    NODE_LOST,
+    "notice before the loss",
+    "fewer workers after it",
+)
+_QUEUE_CATEGORIES: tuple[SiteCategory, ...] = (PREEMPTED_AT_ONCE,)
+# The groups of each question, those first that are most likely to show a defect: of the wrong jobs
+# of the corpus the first two of "spot" show 22 of 25 (`python -m tests.bench.telling`, note 29).
+CATEGORY_ORDERS: Mapping[Question, tuple[SiteCategory, ...]] = {
+    "spot": (_WORKER_CATEGORIES[0], *_QUEUE_CATEGORIES, *_NODE_CATEGORIES, *_WORKER_CATEGORIES[1:]),
+    "crash": _WORKER_CATEGORIES,
+}
+
+
+def find_initial_group(facts: LauncherFacts) -> SiteCategory:
+    """Return the group of the places before there is anything to continue from."""
+    return _INITIAL_GROUPS[0] if "reports" in facts.parts else _INITIAL_GROUPS[1]
+
+
+def list_groups(facts: LauncherFacts) -> tuple[SiteCategory, ...]:
+    """Return the groups of a launcher's jobs, and those that are left out by name."""
+    initial_group = find_initial_group(facts)
+    excluded_groups = {*_INITIAL_GROUPS} - {initial_group} | (
+        {*_QUEUE_CATEGORIES} if facts.lacks_part("queue") else set()
+    )
+    return tuple(group for group in SITE_CATEGORIES if group not in excluded_groups)
+
+
+def find_needed_part(group: SiteCategory) -> LauncherPart | None:
+    """Return what such places need of a launcher; None if every job may have them."""
+    if group in _QUEUE_CATEGORIES:
+        return "queue"
+    return "reports" if group in _REPORT_CATEGORIES else None
+
+
+def is_available(group: SiteCategory, facts: LauncherFacts) -> bool:
+    """Return whether a launcher's jobs may have such places, and should outlive a fault there."""
+    if facts.lacks_part(find_needed_part(group)):
+        return False
+    return group not in UNREQUEUED_CATEGORIES or not facts.restarts_by_requeue
+
+
+def needs_nodes(group: SiteCategory) -> bool:
+    """Return whether such places take a node, of which there may be one alone."""
+    return group in _NODE_CATEGORIES
+
+
+def find_kind(group: SiteCategory, facts: LauncherFacts) -> FaultKind:
+    """Return the kind of fault that a group of a launcher's jobs is counted under."""
+    kind = _KIND_BY_CATEGORY.get(group, "worker killed")
+    is_requeued = facts.restarts_by_requeue
+    return _REQUEUE_KINDS.get(kind, kind) if is_requeued else kind
+
+
+def list_kinds(facts: LauncherFacts) -> tuple[FaultKind, ...]:
+    """Return the kinds of the groups of a launcher's jobs."""
+    kinds = {find_kind(group, facts) for group in list_groups(facts) if is_available(group, facts)}
+    return tuple(kind for kind in FAULT_KINDS if kind in kinds)
+
+
+def select_groups(words: Sequence[str], question: Question = "spot") -> tuple[SiteCategory, ...]:
+    """Return the groups that `--places` names, by any part of their names.
+
+    If it is empty, those of the question. Raises `UsageError` for a word that
+    names no group.
+    """
+    selected_groups: set[SiteCategory] = set()
+    for word in (part.strip().lower() for text in words for part in text.split(";")):
+        matching_groups = [g for g in SITE_CATEGORIES if g == word] or [
+            g for g in SITE_CATEGORIES if word and word in g
+        ]
+        if not matching_groups:
+            hint = f"The groups are: {'; '.join(SITE_CATEGORIES)}."
+            raise UsageError(f"no group of places is called '{word}'", hint, location="--places")
+        selected_groups.update(matching_groups)
+    selected_groups = selected_groups or set(CATEGORY_ORDERS[question])
+    return tuple(group for group in SITE_CATEGORIES if group in selected_groups)

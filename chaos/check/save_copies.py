@@ -1,0 +1,173 @@
+"""Copies of a job's saves: which outlive their node, and which a save still waits for."""
+
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from pathlib import PurePath
+
+from chaos.check.analysis import RunAnalysis, RunTables
+from chaos.check.files import SavedFile, mask_path_numbers
+from chaos.model.event import FileCopied, FileRenamed, WroteOutside
+from chaos.model.tiers import Tiers
+
+UNCERTAIN_SAVES_MAX = 2
+
+
+class SaveCopies:
+    """The copies of a run's saves, as they are known when an attempt starts.
+
+    `start_number` is the number of the event with which the attempt starts.
+    """
+
+    def __init__(self, analysis: RunAnalysis, *, start_number: int) -> None:
+        self.analysis, self.files = analysis, analysis.run.files
+        self.start_number = start_number
+
+    @cached_property
+    def run_and_baseline(self) -> tuple[RunTables, ...]:
+        """The run, and the baseline if there is one: the last is what a clean run shows best."""
+        reference = self.analysis.reference
+        return (self.analysis.run,) if reference is None else (self.analysis.run, reference)
+
+    def is_awaiting_copy(self, save: SavedFile) -> bool:
+        """Return whether a save waited on its node to be copied elsewhere, as its series is.
+
+        With the node it is lost, and the job goes on from the newest that was copied.
+        """
+        if mask_path_numbers(save.final_path) in self._backed_up_series:
+            return save.digest not in self._copied_digests
+        # We do not see when another program finishes a copy. With at most UNCERTAIN_SAVES_MAX saves
+        # so far, none may be finished yet.
+        save_places = {
+            other_save.write_place
+            for other_save in self.files.saves
+            if other_save.number < self.start_number
+        }
+        return (
+            mask_name_numbers(save.final_path) in self._externally_copied_names
+            and len(save_places) <= UNCERTAIN_SAVES_MAX
+        )
+
+    @cached_property
+    def _backed_up_series(self) -> frozenset[str]:
+        """The series of files that are copied to a disk which outlives their node."""
+        copies = (copy for tables in self.run_and_baseline for copy in find_copies(tables))
+        return frozenset(
+            mask_path_numbers(save.final_path) for save, path in copies if self.is_durable(path)
+        )
+
+    def is_durable(self, path: str) -> bool:
+        """Return whether a path is on a disk that outlives its node."""
+        return self._tiers.find_tier(path) != "node"
+
+    @cached_property
+    def _tiers(self) -> Tiers:
+        return Tiers.from_plan(self.analysis.plan)
+
+    @cached_property
+    def _externally_copied_names(self) -> frozenset[str]:
+        """The names of saves under which another program has made files elsewhere."""
+        copied_names = set[str]()
+        for tables in self.run_and_baseline:
+            saves = tables.files.saves
+            save_names = {
+                name
+                for save in saves
+                for name in (save.first_path, *save.former_names, save.final_path)
+            }
+            outside_paths = {
+                event.path
+                for _, event in tables.history.select_events(WroteOutside)
+                if event.operation == "created"
+            }
+            copies = {
+                mask_name_numbers(path)
+                for path in outside_paths - save_names
+                if self.is_durable(path)
+            }
+            copied_names |= copies & set(map(mask_name_numbers, save_names))
+        return frozenset(copied_names)
+
+    @cached_property
+    def _copied_digests(self) -> frozenset[str]:
+        """The contents that were copied elsewhere before the attempt."""
+        copies = self.analysis.run.history.select_events(FileCopied)
+        immediate_digests = {copy.digest for number, copy in copies if number < self.start_number}
+        # One that is held at its operations is written as a save is.
+        published_saves, first_names = (
+            [*self.files.find_confirmed_saves(end_number=self.start_number)],
+            dict[str | None, str](),
+        )
+        for save in published_saves:
+            first_names.setdefault(save.digest, save.final_path)
+        copy_digests = {
+            published_save.digest
+            for published_save in published_saves
+            if published_save.final_path != first_names[published_save.digest]
+            and self.is_durable(published_save.final_path)
+        }
+        return frozenset(
+            immediate_digests | {digest for digest in copy_digests if digest is not None}
+        )
+
+    @cached_property
+    def staged_series(self) -> frozenset[str]:
+        """The series of files that are copied elsewhere once they are written."""
+        copies = (copy for tables in self.run_and_baseline for copy in find_copies(tables))
+        pairs = (
+            (mask_path_numbers(save.final_path), mask_path_numbers(path)) for save, path in copies
+        )
+        return frozenset(series for series, copy_series in pairs if series != copy_series)
+
+    @cached_property
+    def abandoned_series(self) -> frozenset[str]:
+        """The series of names that the baseline's files have until they get another one."""
+        tables = self.run_and_baseline[-1]
+        rename_numbers = {
+            event.path: number for number, event in tables.history.select_events(FileRenamed)
+        }
+        copies = [(number, copy.path) for number, copy in tables.history.select_events(FileCopied)]
+        final_series = {mask_path_numbers(save.final_path) for save in tables.files.saves}
+        for copy_number, path in copies:
+            folders = (path, *map(str, PurePath(path).parents))
+            if all(rename_numbers.get(folder, copy_number) <= copy_number for folder in folders):
+                final_series.add(mask_path_numbers(path))
+        former_names = {name for save in tables.files.saves for name in save.former_names}
+        return (
+            frozenset(map(mask_path_numbers, former_names.union(path for _, path in copies)))
+            - final_series
+        )
+
+    def is_durable_copy(self, series: Collection[str], save: SavedFile) -> bool:
+        """Return whether a save outlives the node on which one of a series has its bytes."""
+        if (
+            not self.is_durable(save.final_path)
+            or mask_path_numbers(save.final_path) in self.abandoned_series
+        ):
+            return False
+        copy_names = (
+            other_save.final_path
+            for other_save in self.files.saves
+            if other_save.digest == save.digest
+        )
+        return any(
+            mask_path_numbers(name) in series and not self.is_durable(name) for name in copy_names
+        )
+
+
+def find_copies(tables: RunTables) -> Iterator[tuple[SavedFile, str]]:
+    """Yield the saves of which a course made copies, with the path of each."""
+    first_saves: dict[str | None, SavedFile] = {}
+    for save in tables.files.saves:
+        if (
+            first_saves.setdefault(save.digest, save).first_path != save.first_path
+            and save.digest is not None
+        ):
+            yield first_saves[save.digest], save.final_path
+    for _, copy in tables.history.select_events(FileCopied):
+        if copy.digest in first_saves:
+            yield first_saves[copy.digest], copy.path
+
+
+def mask_name_numbers(path: str) -> str:
+    """Return the name of a file without the numbers in it."""
+    return mask_path_numbers(PurePath(path).name)

@@ -1,0 +1,110 @@
+"""Whether a save of several files is whole, as the baseline's files and the folders show it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import PurePath
+
+from chaos.check.analysis import RunAnalysis
+from chaos.check.files import SavedFile, is_readable_run_file, mask_path_numbers
+from chaos.check.save_copies import find_copies, mask_name_numbers
+from chaos.model.event import FileCopied
+from chaos.model.places import RankName, TrainingPlace
+
+
+class SaveCompleteness:
+    """The files that lie beside a save when an attempt starts, and those the baseline has there."""
+
+    def __init__(self, analysis: RunAnalysis, *, attempt_index: int) -> None:
+        self.analysis, self.files = analysis, analysis.run.files
+        self._attempt_index = attempt_index
+        self._baseline_tables = analysis.reference or analysis.run
+
+    def is_whole(self, save: SavedFile, candidates: list[SavedFile]) -> bool:
+        """Return whether every file that the baseline wrote at a save's place is written here too.
+
+        Only names that occur in this run are required. Without a baseline, or with another number
+        of ranks, this cannot be known: True.
+        """
+        if self.analysis.reference is None or self.analysis.resized_attempts:
+            return True
+        names = {build_rank_name(candidate).name for candidate in candidates} | self._loaded_names
+        expected_files = {
+            file
+            for file in self._baseline_files_by_place.get(save.write_place, ())
+            if file.name in names
+        }
+        is_complete = expected_files <= {
+            build_rank_name(candidate)
+            for candidate in candidates
+            if candidate.write_place >= save.write_place
+        }
+        return is_complete and self.is_folder_complete(
+            save, self._baseline_files[find_numbered_folder(save.final_path)]
+        )
+
+    @cached_property
+    def _loaded_names(self) -> frozenset[str]:
+        """The names of the run's own files that any attempt has read."""
+        all_loads = (load for loads in self.files.loads.values() for _, load in loads)
+        return frozenset(
+            mask_name_numbers(load.path) for load in all_loads if is_readable_run_file(load)
+        )
+
+    @cached_property
+    def present_file_counts(self) -> Mapping[str, Counter[str]]:
+        """The files that were there, by folder, each by its name without the numbers in it."""
+        return _group_by_folder(
+            {
+                file.path
+                for file in self.files.list_expected_files(self._attempt_index)
+                if file.state == "there"
+            }
+        )
+
+    @cached_property
+    def _baseline_files(self) -> Mapping[str, Counter[str]]:
+        """The files that the baseline put into each folder."""
+        tables = self._baseline_tables
+        copy_paths = {copy.path for _, copy in tables.history.select_events(FileCopied)}
+        return _group_by_folder(copy_paths | {save.final_path for save in tables.files.saves})
+
+    def is_folder_complete(self, save: SavedFile, expected_counts: Counter[str]) -> bool:
+        """Return whether as many files of each name lie beside a save as are due."""
+        return (
+            self._attempt_index not in self.files.searched_files_by_attempt
+            or expected_counts <= self.present_file_counts[find_numbered_folder(save.final_path)]
+        )
+
+    @cached_property
+    def _baseline_files_by_place(self) -> Mapping[TrainingPlace, set[RankName]]:
+        """The files of the baseline's, by the place of their content."""
+        files_by_place: dict[TrainingPlace, dict[str, RankName]] = {}
+        tables = self._baseline_tables
+        copies = (replace(save, final_path=path) for save, path in find_copies(tables))
+        for save in (*tables.files.saves, *copies):
+            # Of ranks that write one and the same file, the last has written it.
+            files_by_place.setdefault(save.write_place, {})[save.final_path] = build_rank_name(save)
+        return {
+            training_place: set(files.values()) for training_place, files in files_by_place.items()
+        }
+
+
+def find_numbered_folder(path: str) -> str:
+    """Return the folder of one save in which a file lies: it has a number; else an empty text."""
+    folder = str(PurePath(path).parent)
+    return folder if any(letter.isdigit() for letter in PurePath(folder).name) else ""
+
+
+def _group_by_folder(paths: Iterable[str]) -> Mapping[str, Counter[str]]:
+    series_counts = defaultdict[str, Counter[str]](Counter)
+    for path in paths:
+        if folder := find_numbered_folder(path):
+            series_counts[folder][mask_path_numbers(PurePath(path).name)] += 1
+    return series_counts
+
+
+def build_rank_name(save: SavedFile) -> RankName:
+    """Return the rank that wrote a save, with the file's name without the numbers in it."""
+    return RankName(save.rank, mask_path_numbers(PurePath(save.final_path).name))

@@ -1,0 +1,161 @@
+"""The choice of a backend by its name, imported only then: the import of Ray takes a second."""
+
+import contextlib
+import importlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from chaos.errors import MissingExtraError
+from chaos.model.launcher import DEFAULT_LAUNCHER, Launcher
+from chaos.model.plan import BackendName, Plan, PlanBackend
+from chaos.plan.permissions import NodeFacts, Permissions
+from chaos.run.directory import RunDirectory
+from chaos.run.machine import has_ray
+from chaos.run.ports import Backend, OpenBackend, Say, ScriptBackend, ShowEntries
+
+
+class LauncherBackends(OpenBackend):
+    """The backends of several launchers' jobs, but for Ray Train's opened as the first comes."""
+
+    def __init__(self, console: Console, ray_backend: OpenBackend | None = None) -> None:
+        self._console = console
+        self._backends: dict[Launcher, OpenBackend] = (
+            {} if ray_backend is None else {DEFAULT_LAUNCHER: ray_backend}
+        )
+
+    def close(self) -> None:
+        with contextlib.ExitStack() as closing:  # each is ended, even if the end of one raises
+            for backend in self._backends.values():
+                closing.callback(backend.close)
+
+    def execute(self, plan: Plan, directory: RunDirectory, show: ShowEntries) -> None:
+        launcher = plan.job.launcher
+        if launcher not in self._backends:
+            self._backends[launcher] = open_launcher(launcher, self._console)
+        self._backends[launcher].execute(plan, directory, show)
+
+
+def open_backend(
+    name: PlanBackend,
+    console: Console,
+    permissions: Permissions | None = None,
+    *,
+    prestart: bool = False,
+) -> OpenBackend:
+    """Return a backend as a context manager; warn if Ray's version is an untested one.
+
+    Jobs of other launchers than Ray Train have backends of their own, and the name of one stands
+    for all of these: Ray is then not imported. Nor is it where it is not installed, and the harness
+    refuses Ray Train's jobs by name. `permissions` are those for clusters that chaos did not start.
+    `prestart`: a local cluster's workers are started before they are needed.
+    """
+    if (name != "ray" and name != "fork") or not has_ray():  # noqa: PLR1714 - mypy narrows it
+        return LauncherBackends(console)
+    return LauncherBackends(
+        console, _open_ray_backend(name, console, permissions, prestart=prestart)
+    )
+
+
+def _open_ray_backend(
+    name: BackendName, console: Console, permissions: Permissions | None, *, prestart: bool
+) -> OpenBackend:
+    report = _prepare_ray(console)
+    if name == "fork":
+        if prestart:
+            report("--prestart-workers: off, forked workers have their imports done already")
+        return _open_scripts(DEFAULT_LAUNCHER)
+    from chaos.launch.ray.backend import RayBackend
+
+    return RayBackend(permissions, report, prestart=prestart)
+
+
+def open_launcher(launcher: Launcher, console: Console) -> ScriptBackend:
+    """Return the embedded backend of a launcher's jobs; others may share its start of a script."""
+    if launcher == DEFAULT_LAUNCHER:
+        _prepare_ray(console)
+    return _open_scripts(launcher)
+
+
+def _open_scripts(launcher: Launcher) -> ScriptBackend:
+    """Call `open_scripts` of the launcher's folder; a job of Ray Train's is embedded in forks."""
+    backend: ScriptBackend = _module(
+        "forked" if launcher == DEFAULT_LAUNCHER else launcher
+    ).open_scripts()
+    return backend
+
+
+def why_not_forked(launcher: Launcher, env: Mapping[str, str]) -> str | None:
+    """Return why a command's workers cannot be forked in this environment, None if they can."""
+    reason: str | None = _module(launcher).why_not_forked(env)
+    return reason
+
+
+def _module(folder: str) -> Any:
+    return importlib.import_module(f"chaos.launch.{folder}.backend")
+
+
+def open_lanes(
+    address: str, *, workers: int, lanes_max: int, check: Callable[[Backend], None]
+) -> AbstractContextManager[list[Backend]]:
+    """Return embedded backends on the nodes of a running cluster; `check` is called with each."""
+    require_ray("--address")
+    from chaos.launch.ray.lanes import open_remote_lanes
+
+    return open_remote_lanes(address, workers=workers, lanes_max=lanes_max, check=check)
+
+
+def require_ray(feature: str) -> None:
+    """Raise `MissingExtraError` where Ray is not installed."""
+    if not has_ray():
+        raise MissingExtraError.from_package(feature, "Ray", "ray")
+
+
+def _prepare_ray(console: Console) -> Say:
+    require_ray("a job of Ray Train's")
+    with _speed_up_metrics():
+        from chaos.launch.ray import compat
+
+    def report(words: str) -> None:
+        console.print(Text(words), soft_wrap=True)
+
+    warning = compat.untested_version()
+    if warning:
+        console.print(Text.assemble(("warning: ", "yellow"), warning), soft_wrap=True)
+    return report
+
+
+@contextlib.contextmanager
+def _speed_up_metrics() -> Iterator[None]:
+    """Send this process's metrics ten times as often as Ray's processes do.
+
+    Ray 2.60 reads the variable as it is imported. It is unset then: no child gets it.
+    """
+    name = "RAY_metrics_report_interval_ms"
+    is_unset = name not in os.environ
+    if is_unset:
+        os.environ[name] = "1000"
+    try:
+        yield
+    finally:
+        if is_unset:
+            del os.environ[name]
+
+
+def find_cluster_nodes(address: str, launcher: Launcher = DEFAULT_LAUNCHER) -> list[NodeFacts]:
+    """Return the nodes of a running cluster; raises `ClusterError` if none can be joined."""
+    if launcher != DEFAULT_LAUNCHER:
+        facts: list[NodeFacts] = _module(launcher).find_cluster_nodes(address)
+        return facts
+    require_ray("--address")
+    from chaos.launch.ray.existing.cluster import connect, list_nodes
+
+    connection = connect(address)
+    try:
+        return list_nodes()
+    finally:
+        connection.close()

@@ -1,0 +1,101 @@
+"""The fewest values without which training is not the baseline's."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.audit.cause_search import CauseOutcome, Paths, find_minimal_paths, find_nearest_cause
+from chaos.check.census import CensusDifference
+from chaos.model.events.state import IN_LOADER
+
+names = st.lists(st.sampled_from("abcdefghijkl"), unique=True, min_size=1)
+
+
+@given(names, st.data())
+def test_the_cause_is_found_whatever_it_is(paths: list[str], data: st.DataObject) -> None:
+    cause = data.draw(st.sets(st.sampled_from(paths), min_size=1))
+
+    found = find_minimal_paths(tuple(paths), lambda part: cause <= set(part))
+
+    assert found is not None
+    assert set(found) == cause
+
+
+@given(names, st.sets(st.frozensets(st.sampled_from("abcdefghijkl"), min_size=1)))
+def test_none_of_what_is_found_can_be_left_out(
+    paths: list[str], causes: set[frozenset[str]]
+) -> None:
+    def is_right(part: Paths) -> bool:
+        return any(cause <= set(part) for cause in causes)
+
+    found = find_minimal_paths(tuple(paths), is_right)
+
+    assert (found is not None) == is_right(tuple(paths))
+    if found is not None:
+        assert not any(is_right(tuple(p for p in found if p != path)) for path in found)
+
+
+@given(names)
+def test_what_all_together_do_not_mend_costs_few_runs(paths: list[str]) -> None:
+    tried: list[Paths] = []
+
+    def is_right(part: Paths) -> bool:
+        tried.append(part)
+        return False
+
+    assert find_minimal_paths(tuple(paths), is_right) is None
+    assert len(tried) <= 3
+
+
+def test_what_differs_earliest_is_tried_before_what_may_follow_from_it() -> None:
+    tried: list[Paths] = []
+
+    def is_right(part: Paths) -> bool:
+        tried.append(part)
+        return "count" in part or {"queue", "asked"} <= {*part}
+
+    every = ("count", "queue", "asked")
+
+    assert find_nearest_cause(("count",), every, is_right) == (("count",), ("count",))
+    assert tried == [("count",)]
+    assert find_nearest_cause((), ("queue", "asked"), is_right)[1] == ("queue", "asked")
+    assert find_nearest_cause(("queue",), ("queue", "asked"), is_right)[1] == ("queue", "asked")
+    assert find_nearest_cause((), (), is_right) == ((), None)
+
+
+def test_the_sentence_of_a_copy_says_where_it_lies() -> None:
+    epoch = CensusDifference(f"data.epoch{IN_LOADER}", "3", "0", is_initial=False)
+
+    assert CauseOutcome((epoch,), (epoch,)).sentence == (
+        "With `data.epoch` in the loader's processes set to 0 at the resume, as in the baseline, "
+        "training is the baseline's to the last bit: such processes keep what they are started "
+        "with."
+    )
+
+
+def test_the_sentence_says_what_was_set_and_no_more() -> None:
+    value = CensusDifference("kl.value", "0.2", "0.3", is_initial=True)
+    roots = CensusDifference("opt.roots", "", "", is_initial=False)
+
+    assert CauseOutcome((value, roots), (value,)).sentence == (
+        "With `kl.value` set to 0.3 at the resume, as in the baseline, training is the baseline's "
+        "to the last bit: it did not come back."
+    )
+    assert "`kl.value` set to 0.3 and `opt.roots` at" in (
+        CauseOutcome((value, roots), (value, roots)).sentence
+    )
+    assert CauseOutcome((value,), None).sentence == (
+        "With `kl.value` set to the baseline's, training still is not the baseline's."
+    )
+    assert "nothing could be given back" in CauseOutcome((), None).sentence
+    besides = CauseOutcome((value, roots), (value,), idle=("opt.roots", "rng.torch")).sentence
+    assert besides.endswith(
+        "it did not come back. `opt.roots` and `rng.torch` did not come back either, without a "
+        "consequence at this resume."
+    )
+    many = CauseOutcome((value,), (value,), idle=("a", "b", "c", "d")).sentence
+    assert "`a`, `b`, `c` and 1 more did not come back either" in many
+    unread = CauseOutcome((), None, left_out=("bank",)).sentence
+    assert unread.endswith("Not read, as too large or on an accelerator: `bank`.")
+    within = CauseOutcome((value,), (value,), is_exact=False).sentence
+    assert "training is the baseline's within the tolerance" in within
+    assert "bit" not in within
