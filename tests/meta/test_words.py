@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tools.dialect import INSTEAD
+
 ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
@@ -21,21 +23,6 @@ PACKAGES = sorted({module.parent for module in (ROOT / "chaos").rglob("*.py")})
 every_package = pytest.mark.parametrize(
     "package", PACKAGES, ids=[str(package.relative_to(ROOT)) for package in PACKAGES]
 )
-# A word of ours, and the field's that stands for it.
-INSTEAD = {
-    r"str(?:ike|ikes|iking|uck)": "inject, fault, kill",
-    r"victims?": "target",
-    r"oracles?": "check",
-    r"leeways?": "tolerance",
-    r"sightings?": "state snapshots",
-    r"survives? \d+ of \d+": "resumes right, coverage",
-    r"nobody|whoever|somebody else's fault": "name who or what",
-    r"(?:is|are|be|was|were) told": "is reported, knows",
-    r"held against": "compared with",
-    r"came? out the same": "reaches the same result",
-    r"workloads?": "job",
-    r"nemesis": "controller",
-}
 # Code that these words are names in, and what programs print.
 CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)]*\)|\{[{%#].*?[#%}]\}", re.DOTALL)
 

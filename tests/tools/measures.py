@@ -1,9 +1,8 @@
 """How large the code is, in the measures by which other projects were measured beside it.
 
 `python -m tests.tools.measures [FOLDER ...]` prints a table of Markdown: of `chaos/`, package by
-package, and in all; or of other folders of Python, such as an installed library's. A second table
-counts what couples a package or leaves a reader to guess: comparisons that ask which launcher it
-is, class names that are defined twice, and tuples of bare numbers in place of a type of their own.
+package, and in all; or of other folders of Python, such as an installed library's. Of `chaos/` it
+prints the gauges as well, which may only fall (`tests.tools.gauges`).
 """
 
 import ast
@@ -12,9 +11,11 @@ import statistics
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.tools import gauges
 
 ROOT = Path(__file__).parents[2]
 HEAD = (
@@ -32,12 +33,6 @@ class Measured:
     comments: int
     docs: int
     imports: int
-    #: The names of the classes that it defines.
-    classes: tuple[str, ...]
-    #: Comparisons of a launcher's name.
-    launcher_questions: int
-    #: Annotations such as `tuple[int, int]`: bare numbers and texts, one a whole number at least.
-    bare_tuples: int
 
     @classmethod
     def of(cls, text: str) -> "Measured":
@@ -51,17 +46,12 @@ class Measured:
             len(comments),
             sum(_docstring(node) for node in ast.walk(tree) if isinstance(node, _DOCUMENTED)),
             sum(_length(node) for node in ast.walk(tree) if isinstance(node, _IMPORTS)),
-            tuple(node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)),
-            sum(_asks_for_launcher(node) for node in ast.walk(tree)),
-            sum(_is_bare_tuple(node) for node in ast.walk(tree)),
         )
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DOCUMENTED = (ast.Module, ast.ClassDef, *_FUNCTIONS)
 _IMPORTS = (ast.Import, ast.ImportFrom)
-# Where a launcher may be asked for by its name.
-_OF_LAUNCHERS = ("model/launcher.py", "launch/")
 
 
 def _is_alone(token: tokenize.TokenInfo) -> bool:
@@ -81,29 +71,6 @@ def _docstring(node: ast.AST) -> int:
 
 def _is_text(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
-
-
-def _asks_for_launcher(node: ast.AST) -> bool:
-    if isinstance(node, ast.Compare):
-        return any(_name(side) == "launcher" for side in (node.left, *node.comparators))
-    return isinstance(node, ast.Match) and _name(node.subject) == "launcher"
-
-
-def _is_bare_tuple(node: ast.AST) -> bool:
-    match node:
-        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=elements)):
-            kinds = {_name(element) for element in elements}
-            return "int" in kinds and kinds <= {"int", "float", "str", "bool"}
-        case _:
-            return False
-
-
-def _name(node: ast.expr) -> str:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case _:
-            return ""
 
 
 def row(name: str, files: Sequence[Measured]) -> str:
@@ -146,22 +113,6 @@ def single_importers(folder: Path) -> int:
     return sum(importers[module] == 1 for module in modules)
 
 
-def couplings(files: Mapping[Path, Measured]) -> str:
-    """Return the second table, of one package."""
-    outside = [
-        file for path, file in files.items() if not path.as_posix().startswith(_OF_LAUNCHERS)
-    ]
-    names = Counter(name for file in files.values() for name in file.classes)
-    counts = {
-        "lines that are no comment": sum(file.lines - file.comments for file in files.values()),
-        "launcher questions": sum(file.launcher_questions for file in outside),
-        "class names defined more than once": sum(count > 1 for count in names.values()),
-        "hand-made tuples": sum(file.bare_tuples for file in files.values()),
-    }
-    head = "| | |\n| --- | --: |\n"
-    return head + "\n".join(f"| {what} | {count:,} |" for what, count in counts.items())
-
-
 def _module(path: Path, folder: Path) -> str:
     return ".".join(path.relative_to(folder.parent).with_suffix("").parts)
 
@@ -187,8 +138,9 @@ def main(folders: Sequence[Path]) -> None:
                 lines.append(row(package, inside))
         lines.append(row(f"**{folder.name}**", list(every.values())))
         lines.append(f"\nimported by one other module alone: {single_importers(folder)}\n")
-        lines.append(f"{couplings(every)}\n")
-    sys.stdout.write("\n".join(lines))
+    if not folders:
+        lines.append(gauges.describe(gauges.measure(ROOT), gauges.load_recorded()))
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
