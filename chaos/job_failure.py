@@ -129,7 +129,7 @@ def build_job_error(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     module = find_missing_module(run.history)
     if module is not None:
         return _build_missing_error(plan, module, EXTRAS[module])
-    if (launcher_error := _find_launcher_error(plan, run.history)) is not None:
+    if (launcher_error := _find_launcher_error(plan, run)) is not None:
         return launcher_error
     refusal = _find_refusal(run.history)
     if refusal is not None:
@@ -164,9 +164,15 @@ def extract_last_lines(text: str) -> tuple[str, ...]:
     return tuple(shorten_text(line, LAST_LINE_MAX) for line in lines if line)[-LAST_LINES:]
 
 
-def _find_launcher_error(plan: Plan, history: History) -> OtherLauncherError | None:
-    """Return the error for a job that failed, and asked for what torchrun gives; or None."""
-    failure_event = _find_script_end(history)
+def _find_launcher_error(plan: Plan, run: FinishedRun) -> OtherLauncherError | None:
+    """Return the error for a job that failed as another launcher is its own; or None.
+
+    It asked for what torchrun gives, or trained in each of torchrun's ranks by itself.
+    """
+    if (separation := _find_separate_training(plan, run.history)) is not None:
+        problem = f"{Path(plan.job.source).name} failed under torchrun, where {separation}: "
+        return _build_separate_error(plan, f"{problem}{_describe_reason(run)}", separation)
+    failure_event = _find_script_end(run.history)
     if failure_event is None or failure_event.asked is None:
         return None
     evidence = failure_event.asked + (" before any fit()" if "call" in plan.job.facts.parts else "")
@@ -198,23 +204,35 @@ def refuse_separate_jobs(run: FinishedRun) -> None:
     None has joined a process group of torch's, though all have trained: what one saves, another may
     overwrite, and no rank notices the loss of another.
     """
-    started_ranks = {event.rank for _, event in run.history.select_events(WorkerStarted)}
+    evidence = _find_separate_training(run.plan, run.history)
     trained_ranks = {event.rank for _, event in run.history.select_events(StepDone)}
-    has_joined_group = any(run.history.select_events(GroupJoined))
-    is_single_rank = started_ranks <= {0}
-    if (
-        run.plan.job.facts.sets_worker_count
-        or has_joined_group
-        or is_single_rank
-        or trained_ranks != started_ranks
-    ):
-        return
-    evidence = f"none of the {len(started_ranks)} ranks joined a process group"
-    raise OtherLauncherError(
-        f"under torchrun each rank of {Path(run.plan.job.source).name} seems to train a job of its "
-        f"own: {evidence}",
-        _suggest_launcher(run.plan, "python"),
-        location=_locate_job_line(run.plan),
+    started_ranks = {event.rank for _, event in run.history.select_events(WorkerStarted)}
+    if evidence is not None and trained_ranks == started_ranks:
+        problem = (
+            f"under torchrun each rank of {Path(run.plan.job.source).name} seems to train a job of "
+            f"its own: {evidence}"
+        )
+        raise _build_separate_error(run.plan, problem, evidence)
+
+
+def _find_separate_training(plan: Plan, history: History) -> str | None:
+    """Return that no rank joined a process group, where torchrun started several and one trained.
+
+    A library's trainer reads what torchrun gives, and yet may train on one device in each rank.
+    """
+    started_ranks = {event.rank for _, event in history.select_events(WorkerStarted)}
+    has_joined_group = any(history.select_events(GroupJoined))
+    has_trained = any(history.select_events(StepDone))
+    if plan.job.facts.sets_worker_count or has_joined_group or started_ranks <= {0}:
+        return None
+    return f"none of the {len(started_ranks)} ranks joined a process group" if has_trained else None
+
+
+def _build_separate_error(plan: Plan, problem: str, evidence: str) -> OtherLauncherError:
+    return OtherLauncherError(
+        problem,
+        _suggest_launcher(plan, "python"),
+        location=_locate_job_line(plan),
         launcher="python",
         evidence=evidence,
     )

@@ -1,12 +1,22 @@
 """Jobs that cannot be trained here are refused by name; no process is started for it."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from chaos.errors import OtherLauncherError
 from chaos.job_failure import build_job_error, extract_last_lines
 from chaos.model.causes import find_causes
-from chaos.model.event import FitRaised, FitReturned
+from chaos.model.event import (
+    AnyEvent,
+    FitRaised,
+    FitReturned,
+    GroupJoined,
+    StepDone,
+    WorkerStarted,
+)
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import SystemClock
 from chaos.run.directory import create_run
@@ -16,11 +26,12 @@ from chaos.wording import shorten_text
 from tests.torchrun.conftest import JOBS, plan_of
 
 
-def ended(folder: Path, how: FitRaised | FitReturned) -> FinishedRun:
+def ended(folder: Path, how: FitRaised | FitReturned, *earlier: AnyEvent) -> FinishedRun:
     plan = plan_of(JOBS / "ddp.py", cwd=folder)
     directory = create_run(folder / "reports", "run", plan, {})
     journal = open_driver_journal(directory.journals, SystemClock())
-    journal.add(how)
+    for event in (*earlier, how):
+        journal.add(event)
     history = read_history(directory.journals)
     return judge_run(directory, plan, history, None, duration_s=1.0)
 
@@ -47,6 +58,49 @@ def test_a_job_that_asks_for_a_gpu_is_told_what_to_do(tmp_path: Path, message: s
 
     assert error.problem.startswith("the job asks for a GPU, and torch finds none on this machine")
     assert "gloo" in (error.hint or "")
+
+
+PLACE: dict[str, Any] = {"attempt": 0, "epoch": 0, "step": 0}
+TRAINED = StepDone(**PLACE, rank=0, losses=(1.0,))
+STARTED = [
+    WorkerStarted(
+        attempt=0, rank=rank, epoch=0, world_size=2, pid=rank, node_id="n", checkpoint=None
+    )
+    for rank in (0, 1)
+]
+COLLIDED = FitRaised(
+    error="ChildFailed", message="FileNotFoundError: 'log.part'", launcher="torchrun"
+)
+
+
+def test_a_job_that_trains_by_itself_in_each_rank_and_fails_is_one_for_python(
+    tmp_path: Path,
+) -> None:
+    run = ended(tmp_path, COLLIDED, *STARTED, TRAINED)
+
+    error = build_job_error(run.plan, run, log=tmp_path / "driver.log")
+
+    assert isinstance(error, OtherLauncherError)
+    assert error.launcher == "python"
+    assert error.problem == (
+        "ddp.py failed under torchrun, where none of the 2 ranks joined a process group: a worker "
+        "ended: FileNotFoundError: 'log.part'"
+    )
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [(*STARTED, GroupJoined(attempt=0, rank=0), TRAINED), (STARTED[0], TRAINED), STARTED],
+    ids=["joined", "one rank", "untrained"],
+)
+def test_a_job_that_fails_in_a_group_or_before_it_trains_is_not_given_to_python(
+    tmp_path: Path, earlier: Sequence[AnyEvent]
+) -> None:
+    run = ended(tmp_path, COLLIDED, *earlier)
+
+    error = build_job_error(run.plan, run, log=tmp_path / "driver.log")
+
+    assert not isinstance(error, OtherLauncherError)
 
 
 def test_an_error_of_a_gpu_that_is_there_is_the_jobs_own(tmp_path: Path) -> None:
