@@ -8,16 +8,27 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "chaos").rglob("*.py"))
-FILE_LINES_MAX = 660
+FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
-# They were longer when the limit was set, by what they may have at most. None may be added.
+# Longer names wrapped what stood here within the limits, or nearly. Each may only shrink, and none
+# may be added.
+LONG_FILES = {
+    "audit/site_queue.py": 608,
+    "check/blame.py": 624,
+    "check/checkpoints.py": 623,
+    "check/progress.py": 601,
+    "cli/audit.py": 626,
+    "model/scenario.py": 604,
+    "probe/job_files.py": 654,
+    "probe/state/watch.py": 617,
+}
 LONG_FUNCTIONS = {
-    "check_samples": 75,
-    "_compare_rank": 65,
-    "_build_blame": 62,
-    "audit": 66,
-    "find_cause": 67,
-    "run": 67,
+    "audit/baseline_runs.py:run": 66,
+    "audit/cause_search.py:find_cause": 66,
+    "check/blame.py:_build_blame": 61,
+    "check/samples.py:check_samples": 74,
+    "check/state_at_resume.py:_compare_rank": 64,
+    "cli/audit.py:audit": 65,
 }
 SAYS_NOTHING = {"data", "handler", "handlers", "helper", "helpers", "info", "manager", "utils"}
 PACKAGES = sorted({module.parent for module in MODULES})
@@ -52,13 +63,21 @@ def at(module: Path, line: int) -> str:
     return f"{module.relative_to(ROOT)}:{line}"
 
 
+def below_chaos(module: Path) -> str:
+    return module.relative_to(ROOT / "chaos").as_posix()
+
+
 @every_package
 def test_a_file_is_short_enough_to_be_read(package: Path) -> None:
     lines = {
         file: len(file.read_text(encoding="utf-8").splitlines()) for file in package.glob("*.py")
     }
 
-    assert not [at(file, count) for file, count in lines.items() if count > FILE_LINES_MAX]
+    assert not [
+        at(file, count)
+        for file, count in lines.items()
+        if count > LONG_FILES.get(below_chaos(file), FILE_LINES_MAX)
+    ]
 
 
 @every_package
@@ -70,7 +89,7 @@ def test_a_function_fits_on_a_screen(package: Path) -> None:
         # Its parameters apart: a command has one for each option.
         if isinstance(node, Function)
         and (node.end_lineno or 0) - node.body[0].lineno
-        >= LONG_FUNCTIONS.get(node.name, FUNCTION_LINES_MAX)
+        > LONG_FUNCTIONS.get(f"{below_chaos(module)}:{node.name}", FUNCTION_LINES_MAX - 1)
     ]
 
     assert not long

@@ -407,12 +407,12 @@ _EFFECTS = {
     *("os.fork", "os.exec", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink"),
     *("os.link", "sqlite3.connect"),
 }
-_told: Callable[[str], None] | None = None  # while a library is imported ahead
+_report_effect: Callable[[str], None] | None = None  # while a library is imported ahead
 _listens = False
 
 
 def _audit_event(event: str, args: tuple[Any, ...]) -> None:
-    if _told is None:
+    if _report_effect is None:
         return
     # A descriptor is of a file whose own opening was seen: of bytecode, say, which is left out.
     is_path = event == "open" and not isinstance(args[0], int)
@@ -426,7 +426,7 @@ def _audit_event(event: str, args: tuple[Any, ...]) -> None:
         and "__pycache__" not in str(args)
         and args[0] != os.devnull
     ):
-        _told(f"it does {event} {args[0]}"[:200])
+        _report_effect(f"it does {event} {args[0]}"[:200])
 
 
 @contextmanager
@@ -460,14 +460,14 @@ def _set_variables(values: Mapping[str, str | None]) -> None:
 @contextmanager
 def _watch_effects(report: Callable[[str], None]) -> Iterator[None]:
     """Call `report` with what this process does to others and to files."""
-    global _told, _listens  # noqa: PLW0603 - a hook cannot be taken away
+    global _report_effect, _listens  # noqa: PLW0603 - a hook cannot be taken away
     if not _listens:
         sys.addaudithook(_audit_event)
-    _listens, _told = True, report
+    _listens, _report_effect = True, report
     try:
         yield
     finally:
-        _told = None
+        _report_effect = None
 
 
 @contextmanager
