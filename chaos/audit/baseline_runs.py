@@ -450,7 +450,7 @@ class _ComparedStarts:
     @property
     def counts_steps(self) -> bool:
         """Whether no report ends an epoch, so that steps are counted where saves do not fit."""
-        return self.plan.job.facts.lacks_part("reports")
+        return self.plan.job.launcher_facts.lacks_feature("reports")
 
     @property
     def differing_files(self) -> Mapping[str, Sequence[str]]:

@@ -218,7 +218,7 @@ class Card(Record):
     def keeps_nothing(self) -> bool:
         """Whether all that the job saved was seen to be gone where it restarted."""
         job, keeps_flags = self.job, [run.keeps for run in self.runs if run.keeps is not None]
-        is_rays = bool(job.saved) and not job.facts.lacks_part("reports")
+        is_rays = bool(job.saved) and not job.facts.lacks_feature("reports")
         return bool(keeps_flags) and not any(keeps_flags) and not is_rays
 
     @property

@@ -22,7 +22,7 @@ from chaos.audit.notes import Note, note
 from chaos.audit.run_row import RunRow
 from chaos.audit.site_groups import FaultSite, PlaceKey
 from chaos.audit.site_queue import EarlierSites, SiteQueue
-from chaos.audit.site_sample import find_existing_places
+from chaos.audit.site_sample import find_existing_sites
 from chaos.errors import HistoryError
 from chaos.model.history import History, build_repeat_name
 from chaos.model.plan import Plan
@@ -152,7 +152,7 @@ class Continuation:
         """Yield the places that failed, or that hold still, and that the job has."""
         rows = [row for row in self.earlier.card.wrong if not row.is_combined]
         rows += self.right_rows.values() if self.is_unchanged else ()
-        return find_existing_places(
+        return find_existing_sites(
             profile, [row.place for row in rows], seed=self.earlier.card.seed
         )
 

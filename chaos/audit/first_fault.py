@@ -31,8 +31,8 @@ def find_retries(
     if requested_count is not None:
         retries = Retries(source="asked", count=requested_count)
         return replace(clean, profile=replace(profile, retries=requested_count)), retries
-    if profile.facts.lacks_part("call"):
-        is_queued = not profile.facts.lacks_part("queue")
+    if profile.facts.lacks_feature("call"):
+        is_queued = not profile.facts.lacks_feature("queue")
         return clean, Retries(source="queue" if is_queued else "assumed")
     if profile.find_setting("max_failures") != 0:
         return clean, Retries(source="settings")
@@ -67,13 +67,13 @@ def _set_command_retries(clean: CleanResult, count: int) -> tuple[CleanResult, R
     """Return the retries of a command that is started once more; Ray Train's own come before."""
     words = mask_words(build_command_line(clean.plan.job.restart_args))
     script_retries = (
-        clean.profile.find_setting("max_failures") if "call" in clean.profile.facts.parts else 0
+        clean.profile.find_setting("max_failures") if "call" in clean.profile.facts.features else 0
     )
     retries = Retries(
         source="command",
         count=count,
         words=tuple(map(str, words)),
-        waits_for_save=bool(words) and clean.profile.facts.lacks_part("reports"),
+        waits_for_save=bool(words) and clean.profile.facts.lacks_feature("reports"),
         before=script_retries if isinstance(script_retries, int) else 0,
     )
     return replace(clean, profile=replace(clean.profile, retries=count)), retries

@@ -352,7 +352,7 @@ def intersect_profiles(runs: Sequence[JobProfile]) -> JobProfile:
     on the clock, and on a busy machine it is one.
     """
     first_run = runs[0]
-    if first_run.facts.lacks_part("reports"):
+    if first_run.facts.lacks_feature("reports"):
         saves = tuple(p for p in first_run.saves if all(p in run.saves for run in runs))
         return replace(
             first_run,
@@ -395,7 +395,7 @@ def _find_settings(
 
     Where that was not known when it was called, it is the number of those that came.
     """
-    if "call" in facts.parts:
+    if "call" in facts.features:
         return fit_call.settings
     groups = [len(event.workers) for _, event in history.select_events(WorkerGroupStarted)]
     worker_count = groups[-1] if groups else None

@@ -11,7 +11,7 @@ from chaos.audit.site_category import (
     SITE_CATEGORIES,
     UNREQUEUED_CATEGORIES,
     find_needed_part,
-    list_groups,
+    list_site_categories,
     needs_nodes,
 )
 from chaos.check.ending import find_ending
@@ -102,7 +102,7 @@ def note_resume_option(source: str, file_name: str, start_words: Iterable[object
 
 def _find_warnings(profile: JobProfile) -> Iterator[str]:
     if not profile.has_saves and not profile.unwatched_saves:
-        scope = ", for Ray or with `torch.save`" if "reports" in profile.facts.parts else ""
+        scope = ", for Ray or with `torch.save`" if "reports" in profile.facts.features else ""
         yield (
             f"the job saves no checkpoint that could be seen{scope}: unless it keeps "
             "its state in a database, a mapped file or on a server, every fault costs all the "
@@ -127,7 +127,7 @@ def _find_warnings(profile: JobProfile) -> Iterator[str]:
 
 
 def _find_remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) -> Iterator[str]:
-    if profile.saves and not profile.has_checkpoints and "reports" in profile.facts.parts:
+    if profile.saves and not profile.has_checkpoints and "reports" in profile.facts.features:
         yield (
             "the job reports no checkpoint to Ray, and keeps files of its own: what a fault costs "
             "depends on what it reads back from them"
@@ -175,11 +175,13 @@ def _describe_omissions(profile: JobProfile) -> Iterator[str]:
     """Yield in words the places that the job's launcher does not have."""
     facts = profile.facts
     omitted_groups = [
-        group for group in list_groups(facts) if facts.lacks_part(find_needed_part(group))
+        group
+        for group in list_site_categories(facts)
+        if facts.lacks_feature(find_needed_part(group))
     ]
     if omitted_groups:
         yield f"not tried, since it needs Ray Train: {'; '.join(omitted_groups)}"
-    if not facts.lacks_part("queue"):
+    if not facts.lacks_feature("queue"):
         yield from _describe_queue_omissions(profile)
     elif not facts.can_lose_nodes:
         node_groups = "; ".join(group for group in SITE_CATEGORIES if needs_nodes(group))
@@ -216,7 +218,7 @@ def _describe_tiers(profile: JobProfile) -> Iterator[str]:
 
 def note_missing_grace(profile: JobProfile) -> tuple[Note, ...]:
     """Return the note on a job that is preempted, and given no time before its end."""
-    if profile.facts.lacks_part("queue") or profile.grace_s:
+    if profile.facts.lacks_feature("queue") or profile.grace_s:
         return ()
     text = (
         "it is preempted without a grace, as in a partition that has no GraceTime; --grace 30s "
@@ -246,7 +248,7 @@ def note_clock_reports(
         "faults are injected where every run comes by, which is among its first "
         f"{plural(len(shared_profile.epochs), 'report')}"
     )
-    if plan.job.facts.lacks_part("reports"):
+    if plan.job.launcher_facts.lacks_feature("reports"):
         steps = plan.job.epoch_steps
         length = f"{steps} each (--epoch-steps {steps})" if steps else "as the job declares"
         events, consequence = "saves", f"its epochs are counted by steps, {length}"
@@ -299,7 +301,7 @@ def note_side_effects(history: History) -> list[Note]:
     ]
     left_paths = [write.path for write in writes if not write.removed]
     trainer = next((call.trainer for _, call in history.select_events(FitCalled)), None)
-    if saved_paths and LAUNCHER_FACTS[find_launcher(trainer)].lacks_part("reports"):
+    if saved_paths and LAUNCHER_FACTS[find_launcher(trainer)].lacks_feature("reports"):
         text = (
             f"the job saves {_list_some(saved_paths)}. What it made there was removed after "
             "each run, so that "

@@ -131,7 +131,7 @@ def set_launcher(
     `nodes`: the fewest and the most, each with an agent that has as many ranks. Raises `UsageError`
     if they cannot have as many ranks each.
     """
-    if "call" in LAUNCHER_FACTS[launcher].parts:
+    if "call" in LAUNCHER_FACTS[launcher].features:
         return plan
     fewest_nodes, most_nodes = nodes
     workers = max(plan.job.workers, most_nodes)
@@ -149,7 +149,7 @@ def set_launcher(
         "min_workers": None if fewest_nodes == most_nodes else fewest_nodes * workers // most_nodes,
     }
     job = plan.job.model_copy(update=job_update)
-    cpus = 1 if LAUNCHER_FACTS[launcher].lacks_part("queue") else CPUS_OF_A_NODE
+    cpus = 1 if LAUNCHER_FACTS[launcher].lacks_feature("queue") else CPUS_OF_A_NODE
     shape = Shape(nodes=most_nodes, cpus_per_node=cpus)
     return plan.replace(job=job, backend=backend, shape=shape)
 
@@ -179,7 +179,7 @@ def set_script_workers(plan: Plan, profile: JobProfile, *, keeps_count: bool = F
     ):
         return plan
     job = plan.job.replace(workers=most_workers, min_workers=fewest_workers)
-    if not plan.job.facts.has_spare_nodes:
+    if not plan.job.launcher_facts.has_spare_nodes:
         return plan.replace(job=job)
     shape = plan.shape.replace(nodes=most_workers + 1)
     return plan.replace(job=job, shape=shape)
@@ -217,8 +217,8 @@ def build_fault_plan(base: Plan, place: FaultSite, profile: JobProfile) -> Plan:
     attempts = 1 + len(place.ops) if place.ends_attempts else None
     # Each further restart takes at most a start and an epoch more.
     run_s = (RUN_TIMES - 1 + len(place.ops)) * profile.seconds + RUN_EXTRA_S
-    facts = base.job.facts
-    failure = None if facts.lacks_part("budget") else choose_retry_budget(place, profile)
+    facts = base.job.launcher_facts
+    failure = None if facts.lacks_feature("budget") else choose_retry_budget(place, profile)
     run_s += (facts.meeting_s if profile.remote_ranks else facts.shutdown_s) * len(place.ops)
     return base.replace(
         scenario=f"{place.group}: {place.name}",
@@ -240,7 +240,7 @@ def move_to_ray(plan: Plan) -> Plan:
 
 def _choose_shape(base: Plan, place: FaultSite) -> Shape:
     """Return the nodes: without a spare if the job is to continue with fewer workers."""
-    if place.group != "fewer workers after it" or not base.job.facts.has_spare_nodes:
+    if place.group != "fewer workers after it" or not base.job.launcher_facts.has_spare_nodes:
         return base.shape
     return base.shape.replace(nodes=-(-base.job.workers // base.shape.cpus_per_node))
 

@@ -68,7 +68,9 @@ def confirm_finding(
 
 def select_confirm(is_requested: bool, facts: LauncherFacts, reports: Path) -> Confirmer | None:  # noqa: FBT001
     """Return `_confirm_on_ray` for a job that a cluster can run, if that is asked for."""
-    return partial(_confirm_on_ray, reports) if is_requested and "cluster" in facts.parts else None
+    return (
+        partial(_confirm_on_ray, reports) if is_requested and "cluster" in facts.features else None
+    )
 
 
 def _confirm_on_ray(reports: Path, plan: Plan, *, show: ShowEntries) -> Verdict:

@@ -271,7 +271,7 @@ def _keeps_saves(run: FinishedRun) -> bool | None:
     files, survival_flags = run.analysis.run.files, list[bool]()
     for restart in run.analysis.restarts:
         first_number = min((start.number for start in restart.attempt.starts.values()), default=0)
-        if restart.attempt.index in files.searched_files_by_attempt and any(
+        if restart.attempt.index in files.present_files_by_attempt and any(
             files.find_confirmed_saves(end_number=first_number)
         ):
             survival_flags.append(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
 from chaos.errors import UsageError
-from chaos.faults.world import LauncherPart
+from chaos.faults.world import LauncherFeature
 from chaos.model.launcher import LauncherFacts
 
 SiteCategory: TypeAlias = Literal[
@@ -144,21 +144,21 @@ CATEGORY_ORDERS: Mapping[Question, tuple[SiteCategory, ...]] = {
 }
 
 
-def find_initial_group(facts: LauncherFacts) -> SiteCategory:
+def find_initial_category(facts: LauncherFacts) -> SiteCategory:
     """Return the group of the places before there is anything to continue from."""
-    return _INITIAL_GROUPS[0] if "reports" in facts.parts else _INITIAL_GROUPS[1]
+    return _INITIAL_GROUPS[0] if "reports" in facts.features else _INITIAL_GROUPS[1]
 
 
-def list_groups(facts: LauncherFacts) -> tuple[SiteCategory, ...]:
+def list_site_categories(facts: LauncherFacts) -> tuple[SiteCategory, ...]:
     """Return the groups of a launcher's jobs, and those that are left out by name."""
-    initial_group = find_initial_group(facts)
+    initial_group = find_initial_category(facts)
     excluded_groups = {*_INITIAL_GROUPS} - {initial_group} | (
-        {*_QUEUE_CATEGORIES} if facts.lacks_part("queue") else set()
+        {*_QUEUE_CATEGORIES} if facts.lacks_feature("queue") else set()
     )
     return tuple(group for group in SITE_CATEGORIES if group not in excluded_groups)
 
 
-def find_needed_part(group: SiteCategory) -> LauncherPart | None:
+def find_needed_part(group: SiteCategory) -> LauncherFeature | None:
     """Return what such places need of a launcher; None if every job may have them."""
     if group in _QUEUE_CATEGORIES:
         return "queue"
@@ -167,7 +167,7 @@ def find_needed_part(group: SiteCategory) -> LauncherPart | None:
 
 def is_available(group: SiteCategory, facts: LauncherFacts) -> bool:
     """Return whether a launcher's jobs may have such places, and should outlive a fault there."""
-    if facts.lacks_part(find_needed_part(group)):
+    if facts.lacks_feature(find_needed_part(group)):
         return False
     return group not in UNREQUEUED_CATEGORIES or not facts.restarts_by_requeue
 
@@ -186,11 +186,17 @@ def find_kind(group: SiteCategory, facts: LauncherFacts) -> FaultKind:
 
 def list_kinds(facts: LauncherFacts) -> tuple[FaultKind, ...]:
     """Return the kinds of the groups of a launcher's jobs."""
-    kinds = {find_kind(group, facts) for group in list_groups(facts) if is_available(group, facts)}
+    kinds = {
+        find_kind(group, facts)
+        for group in list_site_categories(facts)
+        if is_available(group, facts)
+    }
     return tuple(kind for kind in FAULT_KINDS if kind in kinds)
 
 
-def select_groups(words: Sequence[str], question: Question = "spot") -> tuple[SiteCategory, ...]:
+def select_site_categories(
+    words: Sequence[str], question: Question = "spot"
+) -> tuple[SiteCategory, ...]:
     """Return the groups that `--places` names, by any part of their names.
 
     If it is empty, those of the question. Raises `UsageError` for a word that

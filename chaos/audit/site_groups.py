@@ -19,7 +19,7 @@ from chaos.audit.site_category import (
     PUT_ANSWER_LOST,
     SEVERAL_FAULTS,
     SiteCategory,
-    find_initial_group,
+    find_initial_category,
     is_available,
 )
 from chaos.faults.fail_save import FailSave
@@ -186,7 +186,7 @@ class SiteGroup:
         """That of its places."""
         return find_subgroup(self.category, self.make_ops(0))
 
-    def make_place(self, number: int) -> FaultSite:
+    def make_site(self, number: int) -> FaultSite:
         """Return one of its places with its ops."""
         ops = self.make_ops(number)
         return FaultSite(name=_describe_ops(ops), group=self.category, ops=ops)
@@ -210,7 +210,7 @@ def build_place_groups(profile: JobProfile, *, seed: int) -> tuple[SiteGroup, ..
     groups = [group for group in groups if is_available(group.category, profile.facts)]
     if (fault_limit := profile.most_faults) is not None:
         groups = [group for group in groups if len(group.make_ops(0)) <= fault_limit]
-    if not profile.remote_ranks or not profile.facts.lacks_part("queue"):
+    if not profile.remote_ranks or not profile.facts.lacks_feature("queue"):
         return tuple(groups)
     return tuple(
         group for group in groups if not (group.size == 1 and _comes_too_late(group, profile))
@@ -242,7 +242,7 @@ def _build_step_groups(profile: JobProfile) -> Iterator[SiteGroup]:
     In a job that reports by the clock, no step is known to be the last of its epoch.
     """
     first_point = profile.points[0] if profile.points else (1, 0)
-    initial_group = find_initial_group(profile.facts)
+    initial_group = find_initial_category(profile.facts)
     for (epoch, rank), steps in profile.steps.items():
         if profile.reports_by_clock:
             clock_group: SiteCategory = initial_group if epoch < first_point[0] else "mid-epoch"
@@ -333,7 +333,7 @@ def _build_preemptions(
 
     In the last epoch training may be over before the job has heard of it.
     """
-    if profile.facts.lacks_part("queue"):
+    if profile.facts.lacks_feature("queue"):
         return
     yield _build_single_group(
         PREEMPTED_AT_ONCE, (Op(index=0, at=trigger, preempt_node=PreemptNode(notice_s=0.0)),)
@@ -361,7 +361,7 @@ def _build_node_losses(
     yield _build_single_group("node lost", loss_ops)
     if profile.is_elastic:
         yield _build_single_group("fewer workers after it", loss_ops[:1])
-    if not profile.facts.lacks_part("queue"):
+    if not profile.facts.lacks_feature("queue"):
         return
     if (notice_s := _choose_notice_s(profile.remaining_s.get(epoch, 0.0))) is not None:
         notice = Op(index=0, at=trigger, preempt_node=PreemptNode(notice_s=notice_s))

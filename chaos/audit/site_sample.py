@@ -18,7 +18,7 @@ from chaos.audit.site_category import (
     UNREQUEUED_CATEGORIES,
     SiteCategory,
     find_needed_part,
-    list_groups,
+    list_site_categories,
     needs_nodes,
 )
 from chaos.audit.site_groups import FaultSite, SiteGroup, SiteSubgroup, build_place_groups
@@ -53,15 +53,18 @@ def choose_fault_sites(
     ]
     if exhaustive or profile.step_place_count <= limit:
         return _sort_places(
-            group.make_place(n) for group in chosen_groups for n in range(group.size)
+            group.make_site(n) for group in chosen_groups for n in range(group.size)
         )
-    by_unit: dict[SiteSubgroup, list[SiteGroup]] = {}
+    groups_by_subgroup: dict[SiteSubgroup, list[SiteGroup]] = {}
     for place_group in sorted(
         chosen_groups, key=lambda group: SITE_CATEGORIES.index(group.category)
     ):
-        by_unit.setdefault(place_group.subgroup, []).append(place_group)
-    load_groups = by_unit.pop((INSIDE_LOAD, "", ""), [])
-    queues = [_draw_places(unit, profile, seed=seed, limit=limit) for unit in by_unit.values()]
+        groups_by_subgroup.setdefault(place_group.subgroup, []).append(place_group)
+    load_groups = groups_by_subgroup.pop((INSIDE_LOAD, "", ""), [])
+    queues = [
+        _draw_places(subgroup_groups, profile, seed=seed, limit=limit)
+        for subgroup_groups in groups_by_subgroup.values()
+    ]
     places = [*islice(interleave_queues(queues), max(limit, len(queues)))]
     if load_groups:
         share = max(1, limit // max(1, len(queues)))
@@ -69,7 +72,7 @@ def choose_fault_sites(
     return _sort_places(places)
 
 
-def find_existing_places(
+def find_existing_sites(
     profile: JobProfile, earlier_places: Collection[FaultSite], *, seed: int
 ) -> Iterator[FaultSite]:
     """Yield those places of an earlier audit that the job has now.
@@ -87,7 +90,7 @@ def find_existing_places(
         if place_group.epoch in epochs
     )
     all_places = (
-        place_group.make_place(number)
+        place_group.make_site(number)
         for place_group in groups
         for number in range(place_group.size)
     )
@@ -117,7 +120,7 @@ def count_coverage(
 ) -> tuple[GroupCoverage, ...]:
     """Count, for each group, all places, those that were chosen, and those that were tried."""
     all_groups, rows = build_place_groups(profile, seed=seed), []
-    for group in list_groups(profile.facts):
+    for group in list_site_categories(profile.facts):
         matching_groups = [
             place_group for place_group in all_groups if place_group.category == group
         ]
@@ -156,7 +159,7 @@ def count_save_operations(
 
 def _can_resume(place_group: SiteGroup, profile: JobProfile) -> bool:
     """Return whether a restart resumes from a checkpoint at the last of its places."""
-    return find_last_resume_point(place_group.make_place(place_group.size - 1), profile) is not None
+    return find_last_resume_point(place_group.make_site(place_group.size - 1), profile) is not None
 
 
 def _sort_places(places: Iterable[FaultSite]) -> tuple[FaultSite, ...]:
@@ -182,7 +185,7 @@ def _draw_places(
                 continue
             if number not in picks:
                 picks[number] = draws.sample(range(place_group.size), min(place_group.size, limit))
-            yield place_group.make_place(picks[number][turn])
+            yield place_group.make_site(picks[number][turn])
 
 
 def _spread_groups(unit_groups: Sequence[SiteGroup], *, shift: float) -> list[SiteGroup]:
@@ -206,16 +209,16 @@ def _explain_omission(group: SiteCategory, profile: JobProfile) -> str:
     if profile.most_faults is not None and group in SEVERAL_RETRIES_CATEGORIES:
         faults = plural(profile.most_faults, "fault")
         return f"as it is configured, the script begins again after {faults}, and it needs more"
-    if profile.facts.lacks_part(find_needed_part(group)):
+    if profile.facts.lacks_feature(find_needed_part(group)):
         return "it needs Ray Train"
     return _explain_no_node(group, profile) or _explain_no_place(group, profile)
 
 
 def _explain_no_node(group: SiteCategory, profile: JobProfile) -> str | None:
     """Return why the job has no places that take a node; None for a group that takes none."""
-    if not profile.facts.lacks_part("queue"):
+    if not profile.facts.lacks_feature("queue"):
         return _QUEUE_OMISSION_REASONS.get(group)
-    if profile.facts.restarts_elsewhere and group == "fewer workers after it":
+    if profile.facts.restarts_on_another_node and group == "fewer workers after it":
         return "each start of the command has as many ranks"
     if needs_nodes(group) and not (profile.remote_ranks or profile.facts.can_lose_nodes):
         return "the job has one node; --nodes 2 gives it two"

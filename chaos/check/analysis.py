@@ -158,7 +158,7 @@ class RunAnalysis:
 
     @property
     def terms(self) -> LauncherWords:
-        return self.plan.job.facts.words
+        return self.plan.job.launcher_facts.words
 
     @property
     def is_step_aligned(self) -> bool:

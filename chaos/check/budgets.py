@@ -63,7 +63,7 @@ def check_retry_budget(analysis: RunAnalysis) -> CheckResult:
     counts = {
         budget: len(charge_table.select_charges(budget)) for budget in (*SETTINGS, "controller")
     }
-    facts = analysis.plan.job.facts
+    facts = analysis.plan.job.launcher_facts
     charge_texts = [plural(counts[budget], budget.removesuffix("s")) for budget in facts.budgets]
     return conclude(
         RETRY_BUDGET,
@@ -127,7 +127,7 @@ class _ChargeTable:
 
     def __init__(self, analysis: RunAnalysis) -> None:
         self.analysis, self.terms = analysis, analysis.terms
-        self.settings = analysis.plan.job.facts.settings
+        self.settings = analysis.plan.job.launcher_facts.settings
         orphaned_decisions = set(_find_orphaned_decisions(analysis))
         self.decisions = [
             (number, event)
@@ -202,8 +202,8 @@ class _ChargeTable:
 
     def _select_budget(self, injection: Injection) -> Budget | None:
         # With its one node an agent of torchrun's is gone, which alone counts its restarts.
-        facts = self.analysis.plan.job.facts
-        is_agent_count = facts.counted_by == "each agent" and facts.restarts_elsewhere
+        facts = self.analysis.plan.job.launcher_facts
+        is_agent_count = facts.counted_by == "each agent" and facts.restarts_on_another_node
         return None if is_agent_count and injection.op.fault.lost_node_count else injection.budget
 
     def _has_announced_loss(self, attempt: int) -> bool:
@@ -238,7 +238,7 @@ class _ChargeTable:
 
     def _describe_charge(self, event: FailureDecided) -> str:
         """Return what became of an attempt: a command has no budget, and chaos counts its ends."""
-        if self.analysis.plan.job.facts.counted_by == "chaos":
+        if self.analysis.plan.job.launcher_facts.counted_by == "chaos":
             return "of the command ended"
         return f"was charged to {self.settings[event.charged]}"
 
@@ -537,7 +537,7 @@ def find_charges(analysis: RunAnalysis) -> Iterator[Charge]:
     fit_calls = list(analysis.history.select_events(FitCalled))
     spent_counts: Counter[tuple[str, str | None]] = Counter()
     limits = _find_budget_limits(analysis, None)
-    is_chaos_count = analysis.plan.job.facts.counted_by == "chaos"
+    is_chaos_count = analysis.plan.job.launcher_facts.counted_by == "chaos"
     for number, event in analysis.history.select_events(FailureDecided):
         while fit_calls and fit_calls[0][0] < number:
             if not is_chaos_count:
@@ -546,7 +546,7 @@ def find_charges(analysis: RunAnalysis) -> Iterator[Charge]:
         if event.decision != "NOOP" and event.charged in SETTINGS:
             charge_key = event.charged, event.node_id
             spent_counts[charge_key] += 1
-            setting = analysis.plan.job.facts.settings[event.charged]
+            setting = analysis.plan.job.launcher_facts.settings[event.charged]
             yield Charge(number, event, spent_counts[charge_key], limits[event.charged], setting)
 
 

@@ -295,7 +295,7 @@ def _find_unreadable_files(analysis: RunAnalysis) -> Iterator[Anomaly]:
         torn_save = files.find_torn_save(load.path, end_number=number)
         renames = analysis.history.select_events(FileRenamed)
         names = {load.path} | {e.path for _, e in renames if e.to == load.path}
-        was_saved = any(s.first_path in names and s.number < number for s in files.saves)
+        was_saved = any(s.first_path in names and s.event_number < number for s in files.saves)
         is_faulted = index in analysis.hits or index in analysis.doubtful_attempts
         if is_recovered or is_faulted or not was_saved or load.path in reported_paths:
             continue
@@ -305,7 +305,7 @@ def _find_unreadable_files(analysis: RunAnalysis) -> Iterator[Anomaly]:
             message=f"rank {rank} could not read {load.path}{explanation.state}, and attempt "
             f"{index} ended "
             f"on it ({_shorten_error(load.error or '')}){explanation.remedy}",
-            events=(*((torn_save.number,) if torn_save else ()), number),
+            events=(*((torn_save.event_number,) if torn_save else ()), number),
         )
 
 

@@ -127,7 +127,7 @@ def _find_file_lines(analysis: RunAnalysis, attempt: int) -> Iterator[JobLine]:
     ranks = sorted(rank for load_attempt, rank in files.loads if load_attempt == attempt)
     loads = files.select_loads(attempt, ranks[0]) if ranks else ()
     origins = [(load, files.find_origin(load)) for _, load in loads]
-    saves = [analysis.history[save.number].event for _, save in origins if save is not None]
+    saves = [analysis.history[save.event_number].event for _, save in origins if save is not None]
     if not saves:
         earlier_saves = [
             event

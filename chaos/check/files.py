@@ -41,7 +41,7 @@ CHECKPOINT_SAVERS = (
 class SavedFile:
     """One file that a rank wrote."""
 
-    number: int
+    event_number: int
     attempt: int
     rank: int
     epoch: int
@@ -129,7 +129,7 @@ class RunFiles:
                 model_place = self._find_model_place(end_event[1].parts, training_place)
                 save = replace(save, model_place=model_place, trained_share=end_event[1].share)
             saves.append(save)
-        return self._assign_names(sorted(saves, key=lambda save: save.number))
+        return self._assign_names(sorted(saves, key=lambda save: save.event_number))
 
     def _find_model_place(
         self, parts: Sequence[SavedPart], save_place: TrainingPlace
@@ -176,16 +176,16 @@ class RunFiles:
     def _assign_names(self, saves: Sequence[SavedFile]) -> tuple[SavedFile, ...]:
         """Return the saves with the names that they had in the end."""
         names_by_number, numbers_by_path = (
-            {save.number: [save.first_path] for save in saves},
+            {save.event_number: [save.first_path] for save in saves},
             dict[str, int](),
         )
         numbered_events: list[tuple[int, SavedFile | FileRenamed]] = [
-            (save.number, save) for save in saves
+            (save.event_number, save) for save in saves
         ]
         numbered_events += self.history.select_events(FileRenamed)
         for _, event in sorted(numbered_events, key=lambda item: item[0]):
             if isinstance(event, SavedFile):
-                numbers_by_path[event.first_path] = event.number
+                numbers_by_path[event.first_path] = event.event_number
                 continue
             # A renaming of a folder moves all files in it, which is how many savers publish a
             # checkpoint.
@@ -198,7 +198,7 @@ class RunFiles:
         return tuple(
             replace(save, final_path=final_name, former_names=tuple(former_names))
             for save in saves
-            for *former_names, final_name in [names_by_number[save.number]]
+            for *former_names, final_name in [names_by_number[save.event_number]]
         )
 
     def _find_read_digest(self, save_begin: FileSaveBegun) -> str | None:
@@ -259,7 +259,9 @@ class RunFiles:
             number_limit = min(end_number, self._latest_numbers.get(attempt_rank, -1))
             if (
                 save.digest is not None
-                and self._initial_steps.get(attempt_rank, default_step) < save.number < number_limit
+                and self._initial_steps.get(attempt_rank, default_step)
+                < save.event_number
+                < number_limit
             ):
                 yield save
 
@@ -272,7 +274,7 @@ class RunFiles:
         }
 
     @cached_property
-    def searched_files_by_attempt(self) -> Mapping[int, Mapping[int, Mapping[str, SeenFile]]]:
+    def present_files_by_attempt(self) -> Mapping[int, Mapping[int, Mapping[str, SeenFile]]]:
         """The files that ranks found as they began, by attempt, rank and path."""
         files_by_attempt: dict[int, dict[int, dict[str, SeenFile]]] = {}
         for _, event in self.history.select_events(FilesSeen):
@@ -289,9 +291,7 @@ class RunFiles:
         """
         saves = list(self.find_confirmed_saves(end_number=end_number))
         return (
-            self._match_saves(saves, attempt)
-            if attempt in self.searched_files_by_attempt
-            else saves
+            self._match_saves(saves, attempt) if attempt in self.present_files_by_attempt else saves
         )
 
     def find_unconfirmed_saves(self, attempt: int, *, end_number: int) -> list[SavedFile]:
@@ -304,12 +304,14 @@ class RunFiles:
             mask_path_numbers(save.final_path)
             for save in self.find_confirmed_saves(end_number=end_number)
         }
-        whole_saves = (s for s in self.saves if s.digest is not None and s.number < end_number)
+        whole_saves = (
+            s for s in self.saves if s.digest is not None and s.event_number < end_number
+        )
         initial_steps = self._initial_steps
         final_saves = [
             s
             for s in whole_saves
-            if initial_steps.get(AttemptRank(s.attempt, s.rank), math.inf) < s.number
+            if initial_steps.get(AttemptRank(s.attempt, s.rank), math.inf) < s.event_number
         ]
         return [
             s
@@ -332,11 +334,11 @@ class RunFiles:
                 replace(save, first_path=path, final_path=path, former_names=())
                 for save in equal_saves
             ]
-        return sorted(matching_saves, key=lambda save: (save.number, save.final_path))
+        return sorted(matching_saves, key=lambda save: (save.event_number, save.final_path))
 
     def list_expected_files(self, attempt: int) -> Iterator[SeenFile]:
         """Yield the files that the ranks of an attempt looked for as they began."""
-        for files in self.searched_files_by_attempt.get(attempt, {}).values():
+        for files in self.present_files_by_attempt.get(attempt, {}).values():
             yield from files.values()
 
     def find_torn_save(self, path: str, *, end_number: int) -> SavedFile | None:
@@ -345,7 +347,9 @@ class RunFiles:
         Of several ranks that wrote it in one step, one whose end was not seen has torn it.
         """
         saves = [
-            save for save in self.saves if save.number < end_number and save.first_path == path
+            save
+            for save in self.saves
+            if save.event_number < end_number and save.first_path == path
         ]
         latest_saves = [
             s

@@ -34,7 +34,7 @@ from chaos.check.result import not_applicable
 from chaos.check.results import WITHOUT_CONSEQUENCE, compare_results, judge_by_results
 from chaos.check.resumes import count_restarts
 from chaos.check.state_snapshots import is_rng
-from chaos.faults.world import LauncherPart
+from chaos.faults.world import LauncherFeature
 from chaos.model.arguments import build_command_line
 from chaos.model.diagnosis import Resume
 from chaos.model.event import JournalCut, StartedAgain
@@ -110,7 +110,7 @@ _NEED_TRAINING_PLACES = _NEED_EQUAL_STEPS | {
 # The source of each check's evidence, if it is not the workers: reports and commits, or a
 # cluster's notices and the trials of Ray Tune, or a count of restarts. Under a launcher without it,
 # none is due.
-NEEDS: Mapping[str, LauncherPart] = {
+NEEDS: Mapping[str, LauncherFeature] = {
     budgets.RETRY_BUDGET: "budget",
     metrics.SELECTION: "reports",
     metrics.METRICS: "reports",
@@ -269,8 +269,8 @@ def _sort_by_cause(
 
 
 def _run_check(check: Check, analysis: RunAnalysis) -> CheckResult:
-    facts = analysis.plan.job.facts
-    if facts.lacks_part(NEEDS.get(check.NAME)):
+    facts = analysis.plan.job.launcher_facts
+    if facts.lacks_feature(NEEDS.get(check.NAME)):
         reason = _MISSING_PART_REASONS.get(check.NAME, "it needs Ray Train")
         return not_applicable(check.NAME, f"{reason}, and {facts.words.name} started the job")
     if analysis.is_step_aligned and check.NAME in BY_REPORTS:

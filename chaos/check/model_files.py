@@ -19,7 +19,7 @@ ROUNDING = 5e-7  # of a norm in 32 bits: some units in its last place
 def find_model_files(tables: RunTables) -> Iterator[tuple[str, bool]]:
     """Yield the names of files in which the model is, and whether it is all that is in it."""
     models = _ModelNorms(tables)
-    names = {save.number: save.final_path for save in tables.files.saves}
+    names = {save.event_number: save.final_path for save in tables.files.saves}
     for number, saved_file in tables.history.select_events(FileSaved):
         groups = _group_norms(saved_file)
         if number in names and any(

@@ -18,7 +18,7 @@ from chaos.check.model_files import find_model_files
 from chaos.check.restarts import Restart
 from chaos.check.save_copies import SaveCopies, mask_name_numbers
 from chaos.check.save_operations import describe_leftover
-from chaos.check.whole_saves import SaveCompleteness, build_rank_name, find_numbered_folder
+from chaos.check.whole_saves import SaveCompleteness, build_save_key, find_numbered_folder
 from chaos.model.event import (
     FileLoaded,
     FileTouched,
@@ -96,7 +96,7 @@ def has_resumed_from_newest(analysis: RunAnalysis, restart: Restart) -> bool:
     Or to begin anew, as there was none.
     """
     attempt = restart.attempt
-    is_seen = attempt.index in analysis.run.files.searched_files_by_attempt
+    is_seen = attempt.index in analysis.run.files.present_files_by_attempt
     is_from_scratch = all(start.training_place == START for start in attempt.starts.values())
     has_read = is_from_scratch or bool(_find_resume_loads(analysis, attempt))
     has_evidence = is_seen and has_read and analysis.run.has_only_own_saves
@@ -107,7 +107,7 @@ def describe_unreachable_file(analysis: RunAnalysis, restart: Restart) -> str:
     """Return, as the end of a sentence, that a rank cannot see the file that another one read."""
     attempt, files_by_rank = (
         restart.attempt,
-        analysis.run.files.searched_files_by_attempt.get(restart.attempt.index, {}),
+        analysis.run.files.present_files_by_attempt.get(restart.attempt.index, {}),
     )
     nodes_by_rank = {
         worker_location.rank: worker_location.node_id
@@ -160,22 +160,23 @@ class _RestartSaves:
             # there, a part for each rank. To take the newest of each series would invent a save
             # that no rank could load; so the files that were read for one place are one save, and a
             # newer one must be whole in all of their series.
-            age = self._normalize_place(self.files.find_content_place(load))
+            content_place = self._normalize_place(self.files.find_content_place(load))
             loads_by_series = {
                 mask_path_numbers(other_load.path): other_load
                 for other_rank in self.loads
                 for _, other_load in self.files.find_newest_loads(
                     self._attempt_index, other_rank
                 ).values()
-                if self._normalize_place(self.files.find_content_place(other_load)) == age
+                if self._normalize_place(self.files.find_content_place(other_load)) == content_place
             }
             loads_by_series[mask_path_numbers(load.path)] = load
-            folder_files = self._completeness.present_file_counts[find_numbered_folder(load.path)]
+            folder = find_numbered_folder(load.path)
+            folder_file_counts = self._completeness.present_file_counts[folder]
             series_saves = [
                 [
                     save
                     for save in saves
-                    if self._completeness.is_folder_complete(save, folder_files)
+                    if self._completeness.is_folder_complete(save, folder_file_counts)
                 ]
                 for other_load in loads_by_series.values()
                 if not _is_constant(saves := self._find_series_saves(other_load))
@@ -192,7 +193,7 @@ class _RestartSaves:
                 f"{self._describe_content_place(rank, load)}; "
                 f"{newest.display_path} of {_describe_place(newest.content_place)} was "
                 f"there{self._describe_cost(newest)}",
-                events=(newest.number, number),
+                events=(newest.event_number, number),
             )
 
     def find_removed_saves(self) -> Iterator[Anomaly]:
@@ -213,11 +214,11 @@ class _RestartSaves:
                 for save in series_saves
                 if self._normalize_place(save.content_place) > resume_place
             ]
-            removals = {save.number: self._find_removal(save) for save in newer_saves}
+            removals = {save.event_number: self._find_removal(save) for save in newer_saves}
             newest = max(newer_saves, key=lambda save: save.content_place, default=None)
             if newest is None or None in removals.values():
                 continue  # one of them is lost in another way, or `find_outdated_loads` tells of it
-            removal = removals[newest.number]
+            removal = removals[newest.event_number]
             assert removal is not None
             removal_place = _describe_place(TrainingPlace(removal[1].epoch, removal[1].step))
             yield Anomaly(
@@ -225,7 +226,7 @@ class _RestartSaves:
                 f"{self._describe_content_place(rank, load)}; "
                 f"{newest.display_path} of {_describe_place(newest.content_place)} had been saved, "
                 f"and the job removed it at {removal_place}{self._describe_cost(newest)}",
-                events=(newest.number, removal[0], number),
+                events=(newest.event_number, removal[0], number),
             )
 
     def _find_removal(self, save: SavedFile) -> tuple[int, FileTouched] | None:
@@ -236,7 +237,10 @@ class _RestartSaves:
         """
         names = (save.final_path, save.display_path)
         for number, removal in self.analysis.run.history.select_events(FileTouched):
-            if not save.number < number < self.start_number or removal.operation != "removing":
+            if (
+                not save.event_number < number < self.start_number
+                or removal.operation != "removing"
+            ):
                 continue
             if removal.path in names or any(removal.path.startswith(f"{name}/") for name in names):
                 return number, removal
@@ -282,7 +286,7 @@ class _RestartSaves:
         origin = self.files.find_origin(load)
         series_names, draft_names = {mask_path_numbers(load.path)}, set[str]()
         if origin is not None and (
-            self._attempt_index not in self.files.searched_files_by_attempt
+            self._attempt_index not in self.files.present_files_by_attempt
             or origin.final_path == load.path
         ):
             series_names.add(origin.series)
@@ -353,8 +357,8 @@ class _RestartSaves:
             save_text = f"{newest.display_path} of {_describe_place(newest.content_place)}"
             description = f"{save_text} was there: no rank read it"
             message = f"{beginning}, although {description}{self._describe_cost(newest)}"
-            return Anomaly(message=message, events=(newest.number, *events))
-        if self._attempt_index not in self.files.searched_files_by_attempt:
+            return Anomaly(message=message, events=(newest.event_number, *events))
+        if self._attempt_index not in self.files.present_files_by_attempt:
             return None
         lost_saves = [
             save
@@ -369,7 +373,7 @@ class _RestartSaves:
             f"{self._describe_loss(newest)}"
         )
         return Anomaly(
-            message=f"{message}{self._describe_cost(None)}", events=(newest.number, *events)
+            message=f"{message}{self._describe_cost(None)}", events=(newest.event_number, *events)
         )
 
     def _select_newest(
@@ -419,10 +423,10 @@ class _RestartSaves:
             return False
         is_staged = (
             mask_path_numbers(save.final_path)
-            in self._copies.staged_series | self._copies.abandoned_series
+            in self._copies.staged_series | self._copies.renamed_away_series
         )
         names = {
-            build_rank_name(other_save).name
+            build_save_key(other_save).name
             for other_save in self.files.saves
             if other_save.digest == save.digest
         }
@@ -455,11 +459,12 @@ class _RestartSaves:
         """
         model_files = {
             model_file
-            for tables in self._copies.run_and_baseline
+            for tables in self._copies.run_and_baseline_tables
             for model_file in find_model_files(tables)
         }
         richer_names = {name for name, is_alone in model_files if not is_alone}
-        saves = (save for tables in self._copies.run_and_baseline for save in tables.files.saves)
+        all_tables = self._copies.run_and_baseline_tables
+        saves = (save for tables in all_tables for save in tables.files.saves)
         # What is in shards is not seen. Where a model that is seen stands alone, they have more.
         sharded_names = {
             mask_name_numbers(save.final_path)
@@ -492,7 +497,7 @@ class _RestartSaves:
         later_saves = (
             other_save
             for other_save in self.files.saves
-            if save.number < other_save.number < self.start_number
+            if save.event_number < other_save.event_number < self.start_number
         )
         if any(other_save.write_place > save.write_place for other_save in later_saves):
             return (
@@ -529,7 +534,7 @@ class _RestartSaves:
 
     def _describe_cost(self, newest: SavedFile | None) -> str:
         """Return, as the end of a sentence, the steps trained again, and those from the newest."""
-        lost_steps = self.restart.lost_steps
+        lost_steps = self.restart.lost_steps_by_rank
         rank = max(lost_steps, key=lambda rank: lost_steps[rank], default=None)
         if rank is None or not lost_steps[rank]:
             return ""

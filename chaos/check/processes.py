@@ -158,7 +158,7 @@ def _find_last_activity(analysis: RunAnalysis, attempt: Attempt) -> tuple[int, s
         if event.attempt == attempt.index
     ]
     files = [
-        (save.number, save.rank)
+        (save.event_number, save.rank)
         for save in analysis.run.files.saves
         if save.attempt == attempt.index
     ]

@@ -172,12 +172,12 @@ def check_lost_work(analysis: RunAnalysis) -> CheckResult:
 
 
 def _count_lost_steps(restart: Restart) -> int:
-    return max(restart.lost_steps.values(), default=0)
+    return max(restart.lost_steps_by_rank.values(), default=0)
 
 
 def _find_excess_loss(restart: Restart, analysis: RunAnalysis) -> Iterator[Anomaly]:
     starts = restart.attempt.starts
-    for rank, lost_steps in sorted(restart.lost_steps.items()):
+    for rank, lost_steps in sorted(restart.lost_steps_by_rank.items()):
         bound = _find_loss_bound(restart, analysis, rank)
         if lost_steps > bound and lost_steps == _count_lost_steps(restart):
             yield Anomaly(

@@ -62,7 +62,7 @@ class Restart:
     #: the newest commit with a checkpoint when the attempt was opened
     newest_commit: Commit | None
     #: the finished steps per rank that are recomputed
-    lost_steps: Mapping[int, int]
+    lost_steps_by_rank: Mapping[int, int]
     phases: RecoveryPhases
 
     @property
@@ -80,7 +80,7 @@ def count_lost_steps(restarts: Iterable[Restart]) -> int:
     """Return the number of recomputed steps of the rank that has the most."""
     step_counts: Counter[int] = Counter()
     for restart in restarts:
-        step_counts.update(restart.lost_steps)
+        step_counts.update(restart.lost_steps_by_rank)
     return max(step_counts.values(), default=0)
 
 
@@ -116,7 +116,7 @@ def build_restarts(
                 injections=causes,
                 decision=decision,
                 newest_commit=_find_newest_commit(saved_commits, attempt.group_started),
-                lost_steps=lineage.lost_steps.get(attempt.index, {}),
+                lost_steps_by_rank=lineage.lost_steps.get(attempt.index, {}),
                 phases=_build_phases(
                     history, _find_harm_ns(causes, start_index, attempt.index), decision, attempt
                 ),
@@ -151,7 +151,7 @@ def find_repeated_steps(restarts: Iterable[Restart], reference: Lineage) -> Iter
             surplus = len(steps) - (reference.count_steps(rank, start.epoch) - start.step)
             # More than were discarded would be samples that had survived: those are trained twice
             # for good.
-            if restart.attempt.steps and 0 < surplus <= restart.lost_steps.get(rank, 0):
+            if restart.attempt.steps and 0 < surplus <= restart.lost_steps_by_rank.get(rank, 0):
                 start_number = restart.attempt.steps[0].number
                 yield RepeatedSteps(restart.attempt.index, rank, start.epoch, surplus, start_number)
 

@@ -198,7 +198,7 @@ def _find_torn_resumes(analysis: RunAnalysis, restart: Restart) -> Iterator[Anom
                 yield Anomaly(
                     message=f"rank {rank} of attempt {index} went on from {load.path}, whose "
                     f"writing by rank {torn_save.rank} was never finished",
-                    events=(torn_save.number, number),
+                    events=(torn_save.event_number, number),
                 )
 
 
@@ -465,7 +465,7 @@ def _find_older_place(analysis: RunAnalysis, restart: Restart) -> Iterator[Anoma
             f"{start.checkpoint}, whose files were saved at {newest_save.write_place}, and "
             f"resumed at "
             f"{start.training_place}: {restart.attempt.grounds}",
-            events=(start.number, newest_save.number),
+            events=(start.number, newest_save.event_number),
         )
         return
 

@@ -262,7 +262,7 @@ class SampleLedger:
         if self.analysis.plan.expect.sampling != "at_least_once":
             return 0
         epoch_restarts = (r for r in self.analysis.restarts if r.epoch == epoch)
-        lost_count = sum(steps for r in epoch_restarts for steps in r.lost_steps.values())
+        lost_count = sum(steps for r in epoch_restarts for steps in r.lost_steps_by_rank.values())
         return lost_count * self.inputs.largest_batch
 
     def _count_spare_samples(self, epoch: int) -> int:

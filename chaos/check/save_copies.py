@@ -23,7 +23,7 @@ class SaveCopies:
         self.start_number = start_number
 
     @cached_property
-    def run_and_baseline(self) -> tuple[RunTables, ...]:
+    def run_and_baseline_tables(self) -> tuple[RunTables, ...]:
         """The run, and the baseline if there is one: the last is what a clean run shows best."""
         reference = self.analysis.reference
         return (self.analysis.run,) if reference is None else (self.analysis.run, reference)
@@ -40,7 +40,7 @@ class SaveCopies:
         save_places = {
             other_save.write_place
             for other_save in self.files.saves
-            if other_save.number < self.start_number
+            if other_save.event_number < self.start_number
         }
         return (
             mask_name_numbers(save.final_path) in self._externally_copied_names
@@ -50,7 +50,7 @@ class SaveCopies:
     @cached_property
     def _backed_up_series(self) -> frozenset[str]:
         """The series of files that are copied to a disk which outlives their node."""
-        copies = (copy for tables in self.run_and_baseline for copy in find_copies(tables))
+        copies = (copy for tables in self.run_and_baseline_tables for copy in find_copies(tables))
         return frozenset(
             mask_path_numbers(save.final_path) for save, path in copies if self.is_durable(path)
         )
@@ -67,7 +67,7 @@ class SaveCopies:
     def _externally_copied_names(self) -> frozenset[str]:
         """The names of saves under which another program has made files elsewhere."""
         copied_names = set[str]()
-        for tables in self.run_and_baseline:
+        for tables in self.run_and_baseline_tables:
             saves = tables.files.saves
             save_names = {
                 name
@@ -112,16 +112,16 @@ class SaveCopies:
     @cached_property
     def staged_series(self) -> frozenset[str]:
         """The series of files that are copied elsewhere once they are written."""
-        copies = (copy for tables in self.run_and_baseline for copy in find_copies(tables))
+        copies = (copy for tables in self.run_and_baseline_tables for copy in find_copies(tables))
         pairs = (
             (mask_path_numbers(save.final_path), mask_path_numbers(path)) for save, path in copies
         )
         return frozenset(series for series, copy_series in pairs if series != copy_series)
 
     @cached_property
-    def abandoned_series(self) -> frozenset[str]:
+    def renamed_away_series(self) -> frozenset[str]:
         """The series of names that the baseline's files have until they get another one."""
-        tables = self.run_and_baseline[-1]
+        tables = self.run_and_baseline_tables[-1]
         rename_numbers = {
             event.path: number for number, event in tables.history.select_events(FileRenamed)
         }
@@ -141,7 +141,7 @@ class SaveCopies:
         """Return whether a save outlives the node on which one of a series has its bytes."""
         if (
             not self.is_durable(save.final_path)
-            or mask_path_numbers(save.final_path) in self.abandoned_series
+            or mask_path_numbers(save.final_path) in self.renamed_away_series
         ):
             return False
         copy_names = (

@@ -60,7 +60,7 @@ def _find_loaded_parts(analysis: RunAnalysis, row: ResumeRow) -> Iterator[SavedP
     files = analysis.run.files
     for _, load in files.select_loads(row.attempt, row.rank):
         save = files.find_origin(load)
-        event = None if save is None else analysis.history[save.number].event
+        event = None if save is None else analysis.history[save.event_number].event
         if isinstance(event, FileSaved):
             yield from (part for part in event.parts if part.tensors)
 

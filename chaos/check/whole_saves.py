@@ -29,14 +29,14 @@ class SaveCompleteness:
         """
         if self.analysis.reference is None or self.analysis.resized_attempts:
             return True
-        names = {build_rank_name(candidate).name for candidate in candidates} | self._loaded_names
+        names = {build_save_key(candidate).name for candidate in candidates} | self._loaded_names
         expected_files = {
             file
             for file in self._baseline_files_by_place.get(save.write_place, ())
             if file.name in names
         }
         is_complete = expected_files <= {
-            build_rank_name(candidate)
+            build_save_key(candidate)
             for candidate in candidates
             if candidate.write_place >= save.write_place
         }
@@ -73,7 +73,7 @@ class SaveCompleteness:
     def is_folder_complete(self, save: SavedFile, expected_counts: Counter[str]) -> bool:
         """Return whether as many files of each name lie beside a save as are due."""
         return (
-            self._attempt_index not in self.files.searched_files_by_attempt
+            self._attempt_index not in self.files.present_files_by_attempt
             or expected_counts <= self.present_file_counts[find_numbered_folder(save.final_path)]
         )
 
@@ -85,7 +85,7 @@ class SaveCompleteness:
         copies = (replace(save, final_path=path) for save, path in find_copies(tables))
         for save in (*tables.files.saves, *copies):
             # Of ranks that write one and the same file, the last has written it.
-            files_by_place.setdefault(save.write_place, {})[save.final_path] = build_rank_name(save)
+            files_by_place.setdefault(save.write_place, {})[save.final_path] = build_save_key(save)
         return {
             training_place: set(files.values()) for training_place, files in files_by_place.items()
         }
@@ -105,6 +105,6 @@ def _group_by_folder(paths: Iterable[str]) -> Mapping[str, Counter[str]]:
     return series_counts
 
 
-def build_rank_name(save: SavedFile) -> RankName:
+def build_save_key(save: SavedFile) -> RankName:
     """Return the rank that wrote a save, with the file's name without the numbers in it."""
     return RankName(save.rank, mask_path_numbers(PurePath(save.final_path).name))

@@ -22,7 +22,7 @@ from chaos.audit.page import build_annotations, render_markdown
 from chaos.audit.plans import ONE_NODE, build_base_plan, set_launcher, set_restart
 from chaos.audit.repro import select_confirm
 from chaos.audit.result import AuditResult
-from chaos.audit.site_category import Question, select_groups
+from chaos.audit.site_category import Question, select_site_categories
 from chaos.audit.site_sample import STEP_PLACES_MAX
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.audit.threads import ThreadLimit
@@ -337,13 +337,10 @@ def audit(  # noqa: PLR0913 - one parameter per option
     run = locate_script(script, is_module=module)
     facts = _find_launcher_facts(launcher, context, run, console)
     backend = choose_backend(backend, facts.name, console)
-    tiers, keeps_own_storage, restart_mode = (
-        _parse_tiers(tier or ()),
-        _keeps_own_storage(storage),
-        "command" if restart_args else restart,
-    )
+    tiers, keeps_own_storage = _parse_tiers(tier or ()), _keeps_own_storage(storage)
+    restart_mode = "command" if restart_args else restart
     question = question if _can_lose_nodes(facts.apply_restart(restart_mode), nodes) else "crash"
-    groups, is_on_ray = select_groups(places or (), question), backend == "ray"
+    groups, is_on_ray = select_site_categories(places or (), question), backend == "ray"
     ranks, spread = workers or facts.default_workers, _build_spread(address, jobs)
     size: dict[str, Any] = {
         "epoch_steps": epoch_steps,
@@ -405,7 +402,7 @@ def _find_launcher_facts(
     refuse_foreign_options(audit, params, facts)
     refuse_without_extra(run.file, facts)
     restarts = [name for name in ("retries", "restart", "restart_args") if params[name] is not None]
-    if restarts and not facts.lacks_part("queue"):
+    if restarts and not facts.lacks_feature("queue"):
         raise UsageError(
             "a script for sbatch is started again by Slurm, if it was requeued",
             "Leave it out: the script's own lines say how it begins again.",
@@ -421,7 +418,7 @@ def _can_lose_nodes(facts: LauncherFacts, nodes: str | None) -> bool:
 
 def _find_node_range(facts: LauncherFacts, run: ModuleFile, nodes: str | None) -> tuple[int, int]:
     """Return the fewest and the most nodes: by the header of a script for sbatch, or as given."""
-    if facts.lacks_part("queue") or not run.file.is_file():
+    if facts.lacks_feature("queue") or not run.file.is_file():
         return parse_node_range(nodes)
     count = count_nodes(run.file.read_text(encoding="utf-8", errors="replace"))
     return count, count
@@ -429,7 +426,8 @@ def _find_node_range(facts: LauncherFacts, run: ModuleFile, nodes: str | None) -
 
 def _apply_restart(plan: Plan, restart_mode: Restart | None, args: str) -> Plan:
     """Return the plan of a job that is started once more, if that is asked for."""
-    if restart_mode == "command" and plan.shape.nodes > 1 and not plan.job.facts.has_spare_nodes:
+    is_one_node = plan.shape.nodes == 1 or plan.job.launcher_facts.has_spare_nodes
+    if restart_mode == "command" and not is_one_node:
         raise UsageError(
             "--restart command starts one node again, and --nodes names several",
             "Leave one of them out.",
@@ -481,7 +479,7 @@ def _count_lanes(
 
 def choose_backend(backend: PlanBackend, launcher: Launcher, console: Console) -> PlanBackend:
     """Return the backend of a job: real processes if a command's cannot be forked."""
-    if backend != "fork" or "call" in LAUNCHER_FACTS[launcher].parts:
+    if backend != "fork" or "call" in LAUNCHER_FACTS[launcher].features:
         return backend
     if (reason := why_not_forked(launcher, os.environ)) is None:
         return backend
@@ -498,7 +496,7 @@ def _build_budget(
     is_exhaustive: bool,
 ) -> Budget:
     is_default_limit = limit_s is None and runs is None and not is_exhaustive
-    default_s = BUDGET_S if facts.lacks_part("queue") else BUDGET_IN_A_QUEUE_S
+    default_s = BUDGET_S if facts.lacks_feature("queue") else BUDGET_IN_A_QUEUE_S
     return Budget(
         default_s if is_default_limit else limit_s, runs, stops_early, is_default=is_default_limit
     )

@@ -121,7 +121,7 @@ def build_log_scenario(
     facts, (min_nodes, max_nodes) = LAUNCHER_FACTS[start_command.launcher], start_command.nodes
     text = load_text(log, "log", max_bytes=LOG_BYTES, hint="Is it a log?")
     incident = find_log_incident(
-        text, restart_number, nodes=max_nodes, has_reports="reports" in facts.parts
+        text, restart_number, nodes=max_nodes, has_reports="reports" in facts.features
     )
     workers = start_command.workers or incident.workers or facts.default_workers
     plan = build_base_plan(

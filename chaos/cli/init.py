@@ -104,7 +104,7 @@ def init(  # noqa: PLR0913 - one parameter per option
     load_scenario(scenario)  # checks that the written scenario can be read
     command = ["chaos", "run", str(scenario)]
     command += (
-        ["--backend", "fork"] if "cluster" in LAUNCHER_FACTS[launcher].parts else []
+        ["--backend", "fork"] if "cluster" in LAUNCHER_FACTS[launcher].features else []
     )  # faster
     console.print(Text(f"try   {shlex.join(command)}"), soft_wrap=True)
 
@@ -142,7 +142,7 @@ def build_first_scenario(
 
 
 def _build_workflow(
-    script: list[str], arguments: list[str], folder: Path, launcher: Launcher
+    script_words: list[str], arguments: list[str], folder: Path, launcher: Launcher
 ) -> str:
     """Return the workflow of the documents, with this script and this folder.
 
@@ -155,8 +155,8 @@ def _build_workflow(
     )
     for placeholder, command_words in (
         ("run scenarios", ["run", f"{folder}"]),
-        ("audit train.py", ["audit", *script]),
+        ("audit train.py", ["audit", *script_words]),
     ):
         text = text.replace(f"chaos {placeholder} ", f"chaos {shlex.join(command_words)} ")
-    script_words = f" -- {shlex.join(arguments)}" if arguments else ""
-    return text.replace("reports/audit.xml\n", f"reports/audit.xml{script_words}\n", 1)
+    argument_words = f" -- {shlex.join(arguments)}" if arguments else ""
+    return text.replace("reports/audit.xml\n", f"reports/audit.xml{argument_words}\n", 1)

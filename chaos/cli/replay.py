@@ -65,7 +65,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     console.print(f"chaos {__version__}, seed {plan.seed}, replay of {directory}", soft_wrap=True)
     confirm_execution(console, plan, directory.resolve(), is_answered=yes)
     permissions = Permissions(allow_faults_on, allow_node_loss)
-    name = plan.backend if plan.job.facts.extra == "ray" else plan.job.launcher
+    name = plan.backend if plan.job.launcher_facts.extra == "ray" else plan.job.launcher
     with open_backend(name, console, permissions, prestart=prestart_workers) as executor:
         cwd, overrides = Path(plan.cwd), ClusterOverrides(permissions=permissions)
         harness = Harness(reports, console, cwd, executor, SystemClock(), keep_storage, overrides)

@@ -112,7 +112,7 @@ def _build_foreign_error(
     )
     problem = f"{name} is for scripts that {taker.name} starts{reason}"
     condition = f"if {taker.name} starts the script"
-    if "call" in taker.parts:
+    if "call" in taker.features:
         problem = f"{name} needs Ray Train, and {facts.name} starts this script"
         condition = "if the script does call trainer.fit()"
     hint = f"Leave {name} out; or, {condition}, add --launcher {taker.name}."

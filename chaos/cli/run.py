@@ -212,7 +212,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 def find_open_backend(files: Sequence[Path], backend: PlanBackend) -> PlanBackend:
     """Return the backend to open: without any job of Ray Train's, Ray is not needed."""
-    ray_files = [file for file in files if load_scenario(file).job.facts.extra == "ray"]
+    ray_files = [file for file in files if load_scenario(file).job.launcher_facts.extra == "ray"]
     if ray_files and backend not in get_args(BackendName):
         raise UsageError(
             f"{format_path(ray_files[0])} has a job of Ray Train's, and {backend} starts jobs "

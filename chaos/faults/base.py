@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
-from chaos.faults.world import LauncherPart, Outcome, Target, WorkerRelease, World
+from chaos.faults.world import LauncherFeature, Outcome, Target, WorkerRelease, World
 from chaos.record import Record
 
 Family: TypeAlias = Literal["worker", "node", "capacity", "control", "storage"]
@@ -71,7 +71,7 @@ class Fault(Record):
     target_text: ClassVar[str] = "the worker of rank {rank}"
 
     # What does it need of a launcher, beside workers? None: any launcher's job can have it.
-    needs: ClassVar[LauncherPart | None] = "cluster"
+    needs: ClassVar[LauncherFeature | None] = "cluster"
     # If it is done to Ray Train's uploads: the like of it for a file that a job saves itself.
     own_file_fault: ClassVar[str] = ""
     # Is it done to the objects that a job puts into a store itself, beside Ray Train's uploads?
@@ -179,7 +179,7 @@ class OrderedFault(Fault):
 
     family = "worker"
     on_shared_cluster = SAFE
-    needs: ClassVar[LauncherPart | None] = None
+    needs: ClassVar[LauncherFeature | None] = None
     is_ordered = True
     rank: ClassVar[None] = None
 

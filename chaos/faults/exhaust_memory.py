@@ -6,7 +6,7 @@ from pydantic import Field
 
 from chaos.faults.base import Fault, SharedCluster
 from chaos.faults.order import Exhaust
-from chaos.faults.world import LauncherPart, Outcome, Target, WorkerRelease, World
+from chaos.faults.world import LauncherFeature, Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 60.0
 
@@ -33,7 +33,7 @@ class ExhaustMemory(Fault):
     rank: ClassVar[None] = None
 
     @property
-    def needs(self) -> LauncherPart | None:  # type: ignore[override] # it depends on a setting
+    def needs(self) -> LauncherFeature | None:  # type: ignore[override] # it depends on a setting
         """The cluster, if it is ended as by a memory monitor of Ray's."""
         return None if self.by == "kernel" else "cluster"
 

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from chaos.faults.base import SAFE, StartsScript
-from chaos.faults.world import LauncherPart, Outcome, Target, WorkerRelease, World
+from chaos.faults.world import LauncherFeature, Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 15.0
 
@@ -21,7 +21,7 @@ class KillDriver(StartsScript):
     sentence = "the driver was killed {place} and started again"
     target_text = "the job's own driver"
     ends_driver = True
-    needs: ClassVar[LauncherPart | None] = "driver"
+    needs: ClassVar[LauncherFeature | None] = "driver"
 
     def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         pid = world.end_driver()

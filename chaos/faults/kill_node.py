@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import Field, NonNegativeInt, model_validator
 
 from chaos.faults.base import PLATFORMS, Fault, SharedCluster
-from chaos.faults.world import LauncherPart, Outcome, Target, WorkerRelease, World
+from chaos.faults.world import LauncherFeature, Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 30.0
 _EMPTIED = "not synced, and empty now: "
@@ -57,7 +57,7 @@ class KillNode(Fault):
         return self
 
     @property
-    def needs(self) -> LauncherPart | None:  # type: ignore[override]
+    def needs(self) -> LauncherFeature | None:  # type: ignore[override]
         """The cluster, if its node stays: an agent without its workers is none."""
         return "cluster" if self.raylet_only else None
 

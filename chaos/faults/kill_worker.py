@@ -9,7 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, NonNegativeInt, model_validator
 
 from chaos.faults.base import SAFE, Fault
-from chaos.faults.world import LauncherPart, Outcome, RefusedError, Target, WorkerRelease, World
+from chaos.faults.world import LauncherFeature, Outcome, RefusedError, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 15.0
 ENDS_WITHIN_S = 0.3  # a process that a signal ends does so in milliseconds
@@ -69,7 +69,7 @@ class KillWorker(Fault):
         return self
 
     @property
-    def needs(self) -> LauncherPart | None:  # type: ignore[override]
+    def needs(self) -> LauncherFeature | None:  # type: ignore[override]
         """The cluster, if it is no signal: only Ray has actors to end."""
         return None if self.via == "signal" else "cluster"
 

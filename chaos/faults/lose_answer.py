@@ -5,7 +5,7 @@ from typing import ClassVar
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from chaos.faults.storage import StorageFault
-from chaos.faults.world import LauncherPart
+from chaos.faults.world import LauncherFeature
 
 
 class LoseAnswer(StorageFault):
@@ -17,7 +17,7 @@ class LoseAnswer(StorageFault):
     more often than that is raised. Landed when an answer was lost.
     """
 
-    needs: ClassVar[LauncherPart | None] = None
+    needs: ClassVar[LauncherFeature | None] = None
     own_objects = "only"
     sentence = "an answer was lost"
 

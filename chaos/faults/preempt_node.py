@@ -6,7 +6,7 @@ from pydantic import Field, NonNegativeInt
 
 from chaos.faults.base import PLATFORMS, Fault, SecondsRange, SharedCluster
 from chaos.faults.kill_node import prove_node_lost, reclaim_by_platform
-from chaos.faults.world import LauncherPart, Outcome, Target, WorkerRelease, World
+from chaos.faults.world import LauncherFeature, Outcome, Target, WorkerRelease, World
 
 Reclaim: TypeAlias = Literal["on_time", "early", "late", "never"]
 
@@ -56,7 +56,7 @@ class PreemptNode(Fault):
     )
 
     @property
-    def needs(self) -> LauncherPart | None:  # type: ignore[override]
+    def needs(self) -> LauncherFeature | None:  # type: ignore[override]
         """The cluster, if the node stays: an agent that was sent SIGTERM does not."""
         return "cluster" if self.reclaim == "never" else None
 

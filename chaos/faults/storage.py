@@ -7,7 +7,7 @@ arms the fault, lets the held rank go on, and waits until the file system report
 from typing import ClassVar
 
 from chaos.faults.base import SAFE, Ends, Fault
-from chaos.faults.world import LauncherPart, Outcome, Target, WorkerRelease, World
+from chaos.faults.world import LauncherFeature, Outcome, Target, WorkerRelease, World
 
 
 class StorageFault(Fault):
@@ -16,7 +16,7 @@ class StorageFault(Fault):
     family = "storage"
     ends_attempt: ClassVar[Ends] = "perhaps"
     on_shared_cluster = SAFE
-    needs: ClassVar[LauncherPart | None] = "reports"
+    needs: ClassVar[LauncherFeature | None] = "reports"
 
     def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Arm the fault for the target's rank while it is held, and wait for the effect.

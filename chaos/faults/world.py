@@ -15,9 +15,9 @@ Status: TypeAlias = Literal["ok", "fail", "info"]
 #   driver   The script itself is the driver, and its end is that of the job.
 #   budget   It counts failures against a number of restarts, and gives up beyond it.
 #   queue    Jobs wait in it for nodes; one may be preempted, requeued, suspended or held there.
-LauncherPart: TypeAlias = Literal["reports", "cluster", "call", "driver", "budget", "queue"]
+LauncherFeature: TypeAlias = Literal["reports", "cluster", "call", "driver", "budget", "queue"]
 #: Who has a part, where it is one launcher alone; the others are Ray Train's.
-WHO_HAS: dict[LauncherPart, str] = {"queue": "Slurm"}
+WHO_HAS: dict[LauncherFeature, str] = {"queue": "Slurm"}
 
 
 class RefusedError(Exception):

@@ -24,7 +24,7 @@ from chaos.model.objects import is_store_object
 from chaos.model.paths import is_in_folder, is_node_path
 from chaos.probe.address import RunAddress
 from chaos.probe.write_ledger import TRAINS, How, LedgerLine, WriteLimits, is_spared
-from chaos.run.ports import FolderView, call_in_view
+from chaos.run.ports import LaneFolders, call_in_view
 
 _ReportedWrite: TypeAlias = Literal[
     "remote", "refused", "created", "replaced", "extended", "opened"
@@ -42,7 +42,7 @@ _FILES_MAX = 100  # of one kind, in one event
 def clean_outside_files(
     run: RunAddress,
     confines: WriteLimits,
-    view: FolderView | None = None,
+    view: LaneFolders | None = None,
     *,
     initial_snapshot: FolderSnapshot | None = None,
 ) -> list[AnyEvent]:
@@ -86,7 +86,7 @@ def clean_outside_files(
     return all_events
 
 
-def _is_in_view_alone(view: FolderView | None, path: str) -> bool:
+def _is_in_view_alone(view: LaneFolders | None, path: str) -> bool:
     """Return whether a file that is seen in a view is none of this machine's: its run made it."""
     return view is not None and view.covers(path) and not os.path.lexists(path)
 

@@ -45,7 +45,7 @@ from chaos.run.clock import elapsed_seconds
 from chaos.run.controller import ChaosController
 from chaos.run.directory import FIRST_SAVE
 from chaos.run.journal import Journal, TrainingProgress
-from chaos.run.ports import FolderView, call_in_view
+from chaos.run.ports import LaneFolders, call_in_view
 from chaos.run.signals import STACK_SIGNAL, rank_stacks
 
 END_S = 5.0
@@ -60,7 +60,7 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
     """One run on this host; its nodes are names, or processes, and have disks of their own."""
 
     #: the view that its processes are in, None for none
-    view: FolderView | None = field(default=None, kw_only=True)
+    view: LaneFolders | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,7 +116,7 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
         """Return whether the first save is there, or the job has trained on from its place."""
         file = self.directory.path / "saves" / FIRST_SAVE
         # Ray Train hands out what was committed, whatever the arguments are.
-        if not self.plan.job.facts.lacks_part("reports") or not file.is_file():
+        if not self.plan.job.launcher_facts.lacks_feature("reports") or not file.is_file():
             return True
         first_save = FirstSave.model_validate_json(file.read_bytes())
         path = os.path.join(self.plan.cwd, first_save.path)  # noqa: PTH118 - as the job names it

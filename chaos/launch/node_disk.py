@@ -38,7 +38,7 @@ from chaos.probe.write_ledger import (
 from chaos.run import held_folders
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import read_history
-from chaos.run.ports import FolderView
+from chaos.run.ports import LaneFolders
 
 HEAD, START, LEDGER = "head", "start", "written.jsonl"
 LONGEST_NODE_NAME = "node-new-999"  # see `ProcessWorld`: this name decides for all nodes of a run
@@ -228,7 +228,7 @@ def reserve_short_folder(run: RunAddress) -> None:
         held_folders.hold(_short_folder(run))
 
 
-def remove_disks(run: RunAddress, view: FolderView | None = None) -> None:
+def remove_disks(run: RunAddress, view: LaneFolders | None = None) -> None:
     """Remove the disks of a run's nodes, which were in a view, if there is one."""
     shutil.rmtree(run.directory / "nodes", ignore_errors=True)
     if view is not None and _is_deep(run):

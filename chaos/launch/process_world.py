@@ -19,7 +19,7 @@ from chaos.processes.tree import (
 )
 from chaos.run.armed_faults import ArmedFaults
 from chaos.run.clock import Clock
-from chaos.run.ports import FolderView, call_in_view
+from chaos.run.ports import LaneFolders, call_in_view
 
 POLL_S = 0.002
 END_S = 2.0
@@ -29,7 +29,7 @@ class ProcessWorld(RunWorld):
     """The nodes and workers of one run. A node is a name that some workers are started under."""
 
     #: that of the run's processes, None for none
-    view: FolderView | None = None
+    view: LaneFolders | None = None
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
 
-from chaos.faults.world import LauncherPart
+from chaos.faults.world import LauncherFeature
 
 Launcher: TypeAlias = Literal["ray", "torchrun", "python", "slurm"]
 #: Who begins again after a failure: the launcher by its own retries, or who started its command.
@@ -78,7 +78,7 @@ class LauncherFacts:
     #: The extra of chaos that its jobs need.
     extra: str | None
     #: What it has beside workers; faults, places, checks and options state what they need of it.
-    parts: frozenset[LauncherPart]
+    features: frozenset[LauncherFeature]
     #: The retry budgets that it knows, and the setting that each kind of failure is charged to.
     budgets: tuple[str, ...]
     settings: Mapping[str, str]
@@ -106,7 +106,7 @@ class LauncherFacts:
     #: `--name=value` reaches the script as it was written, for some read it themselves.
     keeps_spelling: bool = True
     #: A job has one node; if that is lost, the next start of the command is on another one.
-    restarts_elsewhere: bool = False
+    restarts_on_another_node: bool = False
     #: A node that is announced to go is given to another job, and comes back after it.
     returns_preempted: bool = False
     #: An attempt follows another if the job was requeued, and none that a worker's death has ended.
@@ -120,7 +120,7 @@ class LauncherFacts:
     @property
     def can_lose_nodes(self) -> bool:
         """Whether a job on one node outlives the loss of that node."""
-        return self.has_spare_nodes or self.restarts_elsewhere
+        return self.has_spare_nodes or self.restarts_on_another_node
 
     def apply_restart(self, restart: Restart | None) -> Self:
         """Return the facts of a job that begins again so; None is the usual way.
@@ -128,11 +128,11 @@ class LauncherFacts:
         A platform that starts the command again takes another node for it if that was lost.
         """
         is_moved = (restart or self.restarts[0]) == "command" and not self.has_spare_nodes
-        return replace(self, restarts_elsewhere=is_moved)
+        return replace(self, restarts_on_another_node=is_moved)
 
-    def lacks_part(self, part: LauncherPart | None) -> bool:
+    def lacks_feature(self, part: LauncherFeature | None) -> bool:
         """Return whether it does not have what is needed of it."""
-        return part is not None and part not in self.parts
+        return part is not None and part not in self.features
 
 
 _RAY = LauncherFacts(
@@ -155,7 +155,7 @@ _RAY = LauncherFacts(
     ),
     package="ray",
     extra="ray",
-    parts=frozenset({"reports", "cluster", "call", "driver", "budget"}),
+    features=frozenset({"reports", "cluster", "call", "driver", "budget"}),
     budgets=("failures", "preemptions"),
     settings={"failures": "max_failures", "preemptions": "max_preemption_failures"},
     counted_by="controller",
@@ -182,7 +182,7 @@ _TORCHRUN = LauncherFacts(
     ),
     package="torch",
     extra=None,
-    parts=frozenset({"budget"}),
+    features=frozenset({"budget"}),
     budgets=("failures",),
     settings=dict.fromkeys(("failures", "preemptions"), "--max-restarts"),
     counted_by="each agent",
@@ -211,7 +211,7 @@ _PYTHON = LauncherFacts(
     ),
     package="torch",
     extra=None,
-    parts=frozenset({"driver", "budget"}),
+    features=frozenset({"driver", "budget"}),
     budgets=("failures",),
     settings=dict.fromkeys(("failures", "preemptions"), "max_failures"),
     counted_by="chaos",
@@ -241,7 +241,7 @@ _SLURM = LauncherFacts(
     ),
     package="torch",
     extra=None,
-    parts=frozenset({"queue"}),
+    features=frozenset({"queue"}),
     budgets=(),
     settings=dict.fromkeys(("failures", "preemptions"), "--requeue"),
     counted_by="controller",

@@ -169,7 +169,7 @@ class Job(Record):
     @model_validator(mode="after")
     def _validate_launcher_fields(self) -> Self:
         fields = type(self).model_fields
-        for name in self.facts.missing_job_fields:
+        for name in self.launcher_facts.missing_job_fields:
             if getattr(self, name) != fields[name].default:
                 raise ValueError(
                     _JOB_FIELD_PROBLEMS.get(name, _NEEDS_RAY).format(name, self.launcher)
@@ -178,7 +178,7 @@ class Job(Record):
 
     @model_validator(mode="after")
     def _validate_restart(self) -> Self:
-        if self.restart not in (None, *self.facts.restarts):
+        if self.restart not in (None, *self.launcher_facts.restarts):
             raise ValueError(
                 f"job.restart {self.restart}: {self.launcher} has no retries of its own, and "
                 "`restart: command` is its only one"
@@ -192,7 +192,7 @@ class Job(Record):
         return self
 
     @property
-    def facts(self) -> LauncherFacts:
+    def launcher_facts(self) -> LauncherFacts:
         return LAUNCHER_FACTS[self.launcher].apply_restart(self.restart)
 
     @property
@@ -296,7 +296,7 @@ def parse_platform(text: str) -> tuple[Platform, str]:
 
     Raises `ValueError` with the platform that was probably meant, or with the form of its place.
     """
-    name, _, location = text.partition(":")
+    name, _, account_scope = text.partition(":")
     platform = next((candidate for candidate in PLATFORMS if candidate == name), None)
     if platform is None:
         close_names = get_close_matches(name.lower(), PLATFORMS, n=1)
@@ -304,14 +304,12 @@ def parse_platform(text: str) -> tuple[Platform, str]:
             f"did you mean {close_names[0]}?" if close_names else f"known: {', '.join(PLATFORMS)}"
         )
         raise ValueError(f"there is no platform {name!r}: {hint}")
-    expected_parts, location_parts = (
-        parts_text.split("/") if parts_text else []
-        for parts_text in (_PLATFORM_LOCATIONS[platform], location)
-    )
-    if len(location_parts) != len(expected_parts) or not all(location_parts):
+    expected_parts = [part for part in _PLATFORM_LOCATIONS[platform].split("/") if part]
+    scope_parts = account_scope.split("/") if account_scope else []
+    if len(scope_parts) != len(expected_parts) or not all(scope_parts):
         expected_form = f"{platform}:{_PLATFORM_LOCATIONS[platform]}".rstrip(":")
         raise ValueError(f"this platform is written {expected_form}, got {text!r}")
-    return platform, location
+    return platform, account_scope
 
 
 class Expect(Record):
@@ -511,7 +509,7 @@ class Scenario(Record):
     @model_validator(mode="after")
     def _validate_agent_nodes(self) -> Self:
         nodes = self.cluster.nodes or 1
-        if self.job.facts.has_spare_nodes:
+        if self.job.launcher_facts.has_spare_nodes:
             return self
         workers, min_workers, name = self.job.workers, self.job.min_workers, self.job.launcher
         if nodes > 1 and self.job.restarts_by_command:
@@ -531,14 +529,15 @@ class Scenario(Record):
 
     @model_validator(mode="after")
     def _validate_launcher_needs(self) -> Self:
-        facts, problem = self.job.facts, f"needs Ray Train, and job.launcher is {self.job.launcher}"
+        facts = self.job.launcher_facts
+        problem = f"needs Ray Train, and job.launcher is {self.job.launcher}"
         cluster_values = {name: getattr(self.cluster, name) for name in facts.cluster_fields}
         if self.cluster != self.cluster.model_construct(**cluster_values):
             names = " and ".join(f"`{name}`" for name in facts.cluster_fields) or "nothing"
             raise ValueError(f"of cluster, {facts.name} has {names}: leave the rest out")
-        if self.expect.jit_checkpoint and facts.lacks_part("cluster"):
+        if self.expect.jit_checkpoint and facts.lacks_feature("cluster"):
             raise ValueError(f"expect.jit_checkpoint {problem}")
-        if not self.watch.files and facts.lacks_part("reports"):
+        if not self.watch.files and facts.lacks_feature("reports"):
             raise ValueError(
                 f"with job.launcher {facts.name} a resume shows in files: leave watch.files"
             )
@@ -546,7 +545,7 @@ class Scenario(Record):
 
     @model_validator(mode="after")
     def _validate_launcher_faults(self) -> Self:
-        facts = self.job.facts
+        facts = self.job.launcher_facts
         has_one_node = not facts.has_spare_nodes and (self.cluster.nodes or 1) == 1
         for entry in self.faults:
             lack = _describe_lack(entry, facts)
@@ -587,7 +586,7 @@ def _describe_lack(entry: FaultEntry, facts: LauncherFacts) -> str | None:
     if entry.is_own_object_fault:
         return None
     needed_part = entry.fault.needs
-    if needed_part is not None and facts.lacks_part(needed_part):
+    if needed_part is not None and facts.lacks_feature(needed_part):
         subject = str(entry.fault) if entry.fault.family == "worker" else entry.kind
         return f"{subject} needs {WHO_HAS.get(needed_part, 'Ray Train')}"
     trigger_lack = _describe_trigger_lack(entry.at, facts)
@@ -596,8 +595,8 @@ def _describe_lack(entry: FaultEntry, facts: LauncherFacts) -> str | None:
 
 def _describe_trigger_lack(trigger: object, facts: LauncherFacts) -> str | None:
     if isinstance(trigger, AtMoment) and trigger.moment not in _MOMENTS_WITHOUT_REPORTS:
-        return f"moment: {trigger.moment}" if facts.lacks_part("reports") else None
-    if facts.lacks_part("cluster"):
+        return f"moment: {trigger.moment}" if facts.lacks_feature("reports") else None
+    if facts.lacks_feature("cluster"):
         if isinstance(trigger, AtState):
             return f"state: {trigger.state}"
         return "at_launch" if isinstance(trigger, AtStart) and trigger.at_launch else None

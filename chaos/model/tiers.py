@@ -38,7 +38,9 @@ class Tiers:
             normalize(folder) for folder in (plan.cwd, *script, *reports, *more_folders)
         } - {*HOSTS}
         # The folder of a command is where production has it, too: on a disk that stays.
-        all_shared |= {normalize(plan.cwd)} if plan.job.facts.restarts_elsewhere else set()
+        all_shared |= (
+            {normalize(plan.cwd)} if plan.job.launcher_facts.restarts_on_another_node else set()
+        )
         tier_by_folder = {
             normalize(join(plan.cwd, path)): tier for path, tier in plan.storage.items()
         }

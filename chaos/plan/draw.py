@@ -37,7 +37,9 @@ def draw_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
     """
     draws = random.Random(seed)  # noqa: S311 (repeatable is what it must be)
     count = 1 + int(draws.random() * FAULTS_MAX)
-    draw_fault = _draw_entry if "reports" in plan.job.facts.parts else _draw_step_entries
+    draw_fault = (
+        _draw_entry if "reports" in plan.job.launcher_facts.features else _draw_step_entries
+    )
     entries = [entry for _ in range(count) for entry in draw_fault(draws, steps, plan)]
     entries.sort(key=lambda entry: _compute_sort_key(entry.at))
     ops = tuple(Op.from_entry(index, entry) for index, entry in enumerate(entries))
@@ -59,7 +61,7 @@ def draw_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
 
 def _find_shape(plan: Plan) -> Shape:
     """Return one shape for all seeds; without spare nodes, the plan's own."""
-    if not plan.job.facts.has_spare_nodes:
+    if not plan.job.launcher_facts.has_spare_nodes:
         return plan.shape
     cpus = plan.shape.cpus_per_node
     return Shape(nodes=count_nodes(plan.job.workers, cpus, spares=FAULTS_MAX), cpus_per_node=cpus)
@@ -73,7 +75,7 @@ def _draw_step_entries(
     Of several nodes, never rank 0's is lost, which hosts the rendezvous; another comes for one that
     is. Nor is a fault drawn for the last step: an agent whose workers have ended starts no others.
     """
-    workers, nodes, facts = plan.job.workers, plan.shape.nodes, plan.job.facts
+    workers, nodes, facts = plan.job.workers, plan.shape.nodes, plan.job.launcher_facts
     name, settings = _pick(draws, [v for v in DRAWN if can_be_drawn(v, facts, nodes=nodes)])
     fault_settings = _draw_settings(settings, draws)
     fault = FAULTS[name](**fault_settings)
@@ -105,7 +107,7 @@ def can_be_drawn(
     name, settings = variant
     fault = FAULTS[name](**_draw_settings(settings, random.Random(0)))  # noqa: S311 (any will do)
     has_room = facts.has_spare_nodes or nodes > 1 or fault.family not in {"node", "capacity"}
-    return has_room and not facts.lacks_part(fault.needs)
+    return has_room and not facts.lacks_feature(fault.needs)
 
 
 def _draw_entry(draws: random.Random, steps: Sequence[int], plan: Plan) -> tuple[FaultEntry, ...]:

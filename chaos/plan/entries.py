@@ -156,7 +156,7 @@ def _draw_losses(
 
     A place that an earlier attempt has passed is meant for the attempt that comes there anew.
     """
-    saves_alone = scenario.job.facts.lacks_part("reports")
+    saves_alone = scenario.job.launcher_facts.lacks_feature("reports")
     ranks = list_machines(lives, scenario)
     life_ends = [_draw_life(lives, draws) for _ in ranks]
     final_position = lives.epochs * lives.steps_per_epoch
@@ -201,7 +201,7 @@ def list_machines(lives: Lifetimes, scenario: Scenario) -> Sequence[int]:
     workers, nodes = scenario.job.workers, scenario.cluster.nodes or 1
     if lives.lost == "worker":
         return range(workers)
-    has_spares = scenario.job.facts.has_spare_nodes
+    has_spares = scenario.job.launcher_facts.has_spare_nodes
     return range(0, workers, scenario.cluster.cpus_per_node if has_spares else workers // nodes)
 
 

@@ -46,7 +46,9 @@ class ClusterOverrides:
         elif self.address is not None:
             stated_options = {"storage": self.storage, "reclaim_by": self.reclaim_by}
             supported_options = {
-                k: v for k, v in stated_options.items() if v and k in plan.job.facts.cluster_fields
+                k: v
+                for k, v in stated_options.items()
+                if v and k in plan.job.launcher_facts.cluster_fields
             }
             cluster_options = {"address": self.address, **supported_options}
         else:
@@ -124,7 +126,7 @@ def find_platform(plan: Plan, op: Op) -> Platform | None:
 
 def _find_refusal_reason(plan: Plan, op: Op, permissions: Permissions) -> str | None:
     rule, platform = op.fault.on_shared_cluster, find_platform(plan, op)
-    if rule.rule == "costs a node" and not plan.job.facts.lacks_part("queue"):
+    if rule.rule == "costs a node" and not plan.job.launcher_facts.lacks_feature("queue"):
         return "not on a cluster that chaos did not start: its nodes are not a user's to take"
     if rule.rule == "never" and platform is None:
         platforms_text = (

@@ -97,7 +97,9 @@ def calibration_runs(
         failure = plan.job.failure or FailureBudget(max_failures=RETRIES)
         job = plan.job.replace(failure=failure)
         # Where no spare node is at hand, the restart after a worker's end is what all of them cost.
-        only_workers = settings.losses == "kills" or not faultless_plan.job.facts.has_spare_nodes
+        only_workers = (
+            settings.losses == "kills" or not faultless_plan.job.launcher_facts.has_spare_nodes
+        )
         kind = "kill_worker" if only_workers else "kill_node"
         for trigger in draw_fault_triggers(
             measure_job(clean), count=STRUCK[backend], seed=settings.seed
@@ -149,7 +151,7 @@ def plan_without_faults(subject: Path, words: Sequence[str], backend: PlanBacken
     else:
         plan = build_base_plan(subject, words, cwd=Path.cwd(), seed=0)
         launcher = find_launcher_evidence(ModuleFile(subject)).launcher
-        is_known = not LAUNCHER_FACTS[launcher].lacks_part("call")
+        is_known = not LAUNCHER_FACTS[launcher].lacks_feature("call")
     if not is_known:
         raise UsageError(
             f"{launcher} starts this job, and no more is known of how",
@@ -401,7 +403,7 @@ def _build_plan(settings: RunSettings, plan: Plan, case: ValidationCase, number:
             initial_nodes + on_demand_nodes,
             tuple(change.shift_nodes(on_demand_nodes) for change in changes),
         )
-    retries = ENDLESS if plan.job.facts.counted_by == "each agent" else -1
+    retries = ENDLESS if plan.job.launcher_facts.counted_by == "each agent" else -1
     clock = PlanClock(costs.schedule_s, JOIN_S[settings.backend], market.notice.seconds)
     return plan.replace(
         ops=timed_ops(losses, settings.losses, clock),

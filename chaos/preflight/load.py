@@ -278,7 +278,7 @@ def build_run_question(analyses: Sequence[RunAnalysis], *, source: str, market: 
 def replace_costs(question: Question, analyses: Sequence[RunAnalysis], *, source: str) -> Question:
     """Return a question with its costs taken from recorded runs; its price stays."""
     embedded = any(
-        find_launcher_facts(a.history).lacks_part("call") and a.plan.backend == "fork"
+        find_launcher_facts(a.history).lacks_feature("call") and a.plan.backend == "fork"
         for a in analyses
     )
     exclusion = ", where workers are forked and import no torch as they start" if embedded else ""
@@ -325,7 +325,7 @@ def measure_job(analyses: Sequence[RunAnalysis], *, source: str) -> MeasuredJob:
         for attempt in recorded_run.run.attempts
     ]
     of_step_s = measure_step_s(attempts)
-    has_reports = "reports" in find_launcher_facts(clean_run.history).parts
+    has_reports = "reports" in find_launcher_facts(clean_run.history).features
     saves = _commits(first_attempt) if has_reports else find_script_saves(clean_run.history)
     steps = max(Counter(step.rank for step in first_attempt.steps).values(), default=0)
     if not steps:
@@ -387,7 +387,7 @@ def _measure_pauses_s(attempts: Sequence[tuple[History, Attempt]]) -> list[float
 
 def _find_saved_steps(history: History, attempt: Attempt, epoch: int) -> set[int]:
     """Return the steps of an attempt's epoch after which a checkpoint is saved."""
-    if find_launcher_facts(history).lacks_part("reports"):
+    if find_launcher_facts(history).lacks_feature("reports"):
         saves = (
             event
             for _, event in history.select_events(FileSaveBegun)
@@ -481,7 +481,7 @@ def _find_nodes(
 ) -> tuple[int, int | None]:
     """Return the nodes of a job, and the least it goes on with; one worker of Ray's is a node."""
     plan = analysis.plan
-    if not plan.job.facts.has_spare_nodes:
+    if not plan.job.launcher_facts.has_spare_nodes:
         min_nodes = (
             plan.job.min_workers and plan.job.min_workers * plan.shape.nodes // attempt.worker_count
         )
@@ -520,7 +520,7 @@ def _find_worker_range(fit_call: FitCalled | None) -> tuple[int, int] | None:
 def _find_settings(history: History) -> dict[str, Any]:
     """Return the settings of a job's launcher: the script's own, without chaos's replacements."""
     facts, fit_call = find_launcher_facts(history), _find_fit_call(history)
-    if facts.name not in SETTINGS or facts.lacks_part("call"):
+    if facts.name not in SETTINGS or facts.lacks_feature("call"):
         return {"launcher": facts.name, "checkpoint_upload_mode": "no_upload"}
     if fit_call is None:
         return {"checkpoint_upload_mode": "async"}

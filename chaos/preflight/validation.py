@@ -132,11 +132,11 @@ def _find_completion(analysis: RunAnalysis) -> tuple[int, int] | None:
     save_numbers = [
         commit.number for attempt in analysis.run.attempts for commit in attempt.commits
     ]
-    if analysis.plan.job.facts.lacks_part("reports"):
+    if analysis.plan.job.launcher_facts.lacks_feature("reports"):
         save_numbers = [number for number, _ in analysis.history.select_events(FileSaved)]
     if not save_numbers or not analysis.run.ending.is_finished:
         return None
-    lost = sum(max(restart.lost_steps.values(), default=0) for restart in analysis.restarts)
+    lost = sum(max(restart.lost_steps_by_rank.values(), default=0) for restart in analysis.restarts)
     return lost, analysis.history.time_ns(max(save_numbers))
 
 
@@ -146,7 +146,7 @@ def _find_start_ns(history: History, schedule_s: float) -> float | None:
     scheduling = next((number for number, event in states if event.state == SCHEDULING), None)
     if scheduling is not None:
         return history.time_ns(scheduling)
-    calls = not find_launcher_facts(history).lacks_part("call")
+    calls = not find_launcher_facts(history).lacks_feature("call")
     start_events = (
         history.select_events(FitCalled) if calls else history.select_events(WorkerGroupStarted)
     )

@@ -8,7 +8,7 @@ from chaos.model.event import CodeLine, FileLoaded, Repositioned
 from chaos.model.places import START, TrainingPlace
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.job_code import find_running_line
-from chaos.probe.saves import SaveFolder, SavePosition, SaveRecord, resolve_name
+from chaos.probe.saves import ResumedSave, SaveFolder, SaveRecord, resolve_name
 from chaos.run.file_digest import file_digest
 from chaos.wording import shorten_text
 
@@ -31,7 +31,7 @@ class ResumeFinder:
         self._cursor = cursor
         self._saves = saves
         self._ranks = ranks
-        self._reads: list[SavePosition] = []
+        self._reads: list[ResumedSave] = []
         self._can_use_files = may_move
         self.is_unresolved = cursor.attempt > 0
         #: whether this rank has reported or saved nothing in this attempt
@@ -51,7 +51,7 @@ class ResumeFinder:
             self._can_use_files = self.is_unresolved = self.has_late_read = True
         if self.can_move and save.attempt < cursor.attempt and is_training:
             self._reads.append(
-                SavePosition.from_save(save, attempt=cursor.attempt, rank=cursor.rank)
+                ResumedSave.from_save(save, attempt=cursor.attempt, rank=cursor.rank)
             )
             self._saves.record_reads(cursor.attempt, cursor.rank, self._reads)
 
@@ -83,7 +83,7 @@ class ResumeFinder:
         cursor.epoch, cursor.step = resume_point.training_place
         path = assumed.path if resume_point.evidence == "file" else None
         self._saves.record_position(
-            SavePosition(cursor.attempt, cursor.rank, *resume_point.training_place, path or "")
+            ResumedSave(cursor.attempt, cursor.rank, *resume_point.training_place, path or "")
         )
         place_fields = cursor.place_fields()
         return Repositioned(
@@ -101,7 +101,7 @@ class ResumeFinder:
         place = TrainingPlace(self._cursor.epoch, self._cursor.step)
         return InferredPlace(place, "nothing" if self._can_use_files else "commit")
 
-    def find_furthest(self, *, is_fresh: bool, is_over: bool = False) -> SavePosition | None:
+    def find_furthest(self, *, is_fresh: bool, is_over: bool = False) -> ResumedSave | None:
         """Return the place by the files that were read, if it is later than the rank's own.
 
         `is_fresh`: the model is the one that the run began with. Then a file that the ranks do not

@@ -89,7 +89,7 @@ class Probe:
         self._watchers = Watchers(
             plan.watch,
             record,
-            has_reports="reports" in plan.job.facts.parts,
+            has_reports="reports" in plan.job.launcher_facts.features,
             epoch_steps=plan.job.epoch_steps,
         )
         self._order_executor = OrderExecutor(controller.obeyed, SystemClock())

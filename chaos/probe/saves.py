@@ -104,7 +104,7 @@ class StoredCopy:
 
 
 @dataclass(frozen=True)
-class SavePosition:
+class ResumedSave:
     """The place at which a rank resumed."""
 
     attempt: int
@@ -256,17 +256,17 @@ class SaveFolder:
         """Return whether that was recorded."""
         return self._build_mark_path(mark, numbers).exists()
 
-    def record_reads(self, attempt: int, rank: int, reads: Sequence[SavePosition]) -> None:
+    def record_reads(self, attempt: int, rank: int, reads: Sequence[ResumedSave]) -> None:
         path = self._folder / f"reads-{attempt}-{rank}.json"
         write_fields(path, {"reads": [asdict(read) for read in reads]})
 
-    def load_reads(self, attempt: int) -> dict[int, tuple[SavePosition, ...]]:
+    def load_reads(self, attempt: int) -> dict[int, tuple[ResumedSave, ...]]:
         """Return the saves that each rank of an attempt has read, without ranks that read none."""
-        reads_by_rank: dict[int, tuple[SavePosition, ...]] = {}
+        reads_by_rank: dict[int, tuple[ResumedSave, ...]] = {}
         for path in sorted(self._folder.glob(f"reads-{attempt}-*.json")):
             fields = read_fields(path)
             if fields is not None:
-                reads = tuple(SavePosition(**read) for read in fields["reads"])
+                reads = tuple(ResumedSave(**read) for read in fields["reads"])
                 reads_by_rank[reads[0].rank] = reads
         return reads_by_rank
 
@@ -317,16 +317,16 @@ class SaveFolder:
         # does.
         return max(known_places) if known_places and len(known_places) == len(places) else None
 
-    def record_position(self, position: SavePosition) -> None:
+    def record_position(self, position: ResumedSave) -> None:
         """Record the position of a rank; the latest one stands."""
         write_fields(
             self._folder / f"position-{position.attempt}-{position.rank}.json", asdict(position)
         )
 
-    def find_furthest_position(self, attempt: int) -> SavePosition | None:
+    def find_furthest_position(self, attempt: int) -> ResumedSave | None:
         """Return the furthest position of an attempt's ranks, if one was taken."""
         all_fields = map(read_fields, self._folder.glob(f"position-{attempt}-*.json"))
-        positions = [SavePosition(**fields) for fields in all_fields if fields is not None]
+        positions = [ResumedSave(**fields) for fields in all_fields if fields is not None]
         return max(positions, key=lambda position: position.training_place, default=None)
 
     def _build_begin_path(self, path: str) -> Path:

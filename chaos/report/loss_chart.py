@@ -103,7 +103,7 @@ def draw_lost_bands(analysis: RunAnalysis, line: StepSeries) -> alt.LayerChart |
     """Shade the steps that each restart discarded."""
     rows = []
     for restart in analysis.restarts:
-        lost_count = max(restart.lost_steps.values(), default=0)
+        lost_count = max(restart.lost_steps_by_rank.values(), default=0)
         if lost_count and restart.epoch is not None:
             repeated_steps = (
                 step.step for step in restart.attempt.steps if step.epoch == restart.epoch

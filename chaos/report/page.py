@@ -248,7 +248,7 @@ def _describe_resume_source(restart: Restart, analysis: RunAnalysis) -> str:
 
     A checkpoint, or, if the job reports none to Ray, its own save file.
     """
-    if analysis.plan.job.facts.lacks_part("reports"):
+    if analysis.plan.job.launcher_facts.lacks_feature("reports"):
         return describe_first_resume_source(analysis, restart) or "no file"
     checkpoints = sorted(
         {checkpoint or "no checkpoint" for checkpoint in restart.checkpoints.values()}
@@ -260,20 +260,23 @@ def _describe_resume_source(restart: Restart, analysis: RunAnalysis) -> str:
 def _build_restart_row(
     restart: Restart, time_ledger: TimeLedger, analysis: RunAnalysis
 ) -> RestartRow:
-    ended_seconds = (
+    previous_attempt_seconds = (
         time_ledger.sum_seconds(attempt=restart.previous_attempt.index)
         if restart.previous_attempt
         else {}
     )
-    begun_seconds = time_ledger.sum_seconds(attempt=restart.attempt.index)
-    lost_count = max(restart.lost_steps.values(), default=0)
+    new_attempt_seconds = time_ledger.sum_seconds(attempt=restart.attempt.index)
+    lost_count = max(restart.lost_steps_by_rank.values(), default=0)
     return RestartRow(
         attempt=restart.attempt.index,
         resume_source=_describe_resume_source(restart, analysis),
         lost=plural(lost_count, "step") if analysis.has_visible_steps else "-",
         phase_durations=(
-            *(_format_seconds(ended_seconds.get(phase)) for phase in PREVIOUS_ATTEMPT_PHASES),
-            *(_format_seconds(begun_seconds[phase]) for phase in NEW_ATTEMPT_PHASES),
+            *(
+                _format_seconds(previous_attempt_seconds.get(phase))
+                for phase in PREVIOUS_ATTEMPT_PHASES
+            ),
+            *(_format_seconds(new_attempt_seconds[phase]) for phase in NEW_ATTEMPT_PHASES),
         ),
         total=_format_seconds(restart.phases.total_s),
     )
@@ -330,7 +333,8 @@ def build_settings(run: FinishedRun) -> tuple[Settings, ...]:
     }
     groups = (
         Settings(
-            f"In force {run.plan.job.facts.words.settings_phrase}", tuple(_list_fit_settings(run))
+            f"In force {run.plan.job.launcher_facts.words.settings_phrase}",
+            tuple(_list_fit_settings(run)),
         ),
         Settings("Job", tuple(_flatten_settings(job))),
         Settings("Plan", tuple(_flatten_settings(plan_values))),

@@ -153,6 +153,6 @@ def _build_restart_points(restart: Restart, analysis: RunAnalysis) -> Iterator[M
         yield MetricPoint(RECOVERIES, 1, tags, subject)
     if restart.phases.total_s is not None:
         yield MetricPoint(RECOVERY_S, restart.phases.total_s, tags, subject)
-    lost_count = max(restart.lost_steps.values(), default=0)
+    lost_count = max(restart.lost_steps_by_rank.values(), default=0)
     if lost_count:
         yield MetricPoint(LOST_STEPS, lost_count, tags, subject)

@@ -385,9 +385,8 @@ def build_dry_run(
         line = f"on a local cluster of {shape.nodes} nodes that chaos starts and ends"
         parts.append(Text(line, style="dim"))
     elif plan.has_shared_queue:
-        line = (
-            f"on {plan.job.facts.words.name} at {plan.shape.address}: to the run's own job, no node"
-        )
+        launcher = plan.job.launcher_facts.words.name
+        line = f"on {launcher} at {plan.shape.address}: to the run's own job, no node"
         parts.append(Text(line))
     else:
         parts += [

@@ -17,7 +17,7 @@ W = TypeVar("W")
 Judge: TypeAlias = Callable[[RunDirectory, float, Baseline, W], R]
 
 
-class FolderView(Protocol):
+class LaneFolders(Protocol):
     """The folders that a job writes in, as one lane alone sees them (see `processes.view`)."""
 
     @property
@@ -32,7 +32,7 @@ class FolderView(Protocol):
 
 
 def call_in_view(
-    view: FolderView | None, function: Callable[P, R], *words: P.args, **keywords: P.kwargs
+    view: LaneFolders | None, function: Callable[P, R], *words: P.args, **keywords: P.kwargs
 ) -> R:
     """Return what a function returns in a view, or here if there is none."""
     if view is None:
@@ -85,7 +85,7 @@ class OpenBackend(Backend, Protocol):
 class ScriptBackend(OpenBackend, Protocol):
     """A backend whose plans share one start of the job's script, up to its `fit()`."""
 
-    def open_parallel(self, view: FolderView | None = None) -> OpenBackend:
+    def open_parallel(self, view: LaneFolders | None = None) -> OpenBackend:
         """Return a backend that executes plans at the same time, from the same start.
 
         In a view, its processes see their own files in some folders. Raises `NoViewError` if what

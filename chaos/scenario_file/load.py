@@ -309,7 +309,7 @@ def _find_cpu_problems(value: Plain, lines: YamlLines) -> Iterator[YamlProblem]:
     is_command_restart = _find_value(value, ("job", "restart")) == "command"
     facts = LAUNCHER_FACTS[find_launcher(_find_value(value, ("job", "launcher")))]
     facts = facts.apply_restart("command" if is_command_restart else None)
-    if facts.restarts_elsewhere:
+    if facts.restarts_on_another_node:
         return
     if not facts.has_spare_nodes:
         yield from _find_agent_problems(value, lines, min_nodes=min_workers * nodes / workers)

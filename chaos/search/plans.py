@@ -47,7 +47,7 @@ class JobFaultSites:
         """Return the places of a job whose epochs and ranks are all alike."""
         points = [EpochRank(epoch, rank) for epoch in range(epochs) for rank in range(workers)]
         moments: dict[Moment, Sequence[EpochRank]] = {}
-        if "reports" in LAUNCHER_FACTS[launcher].parts:
+        if "reports" in LAUNCHER_FACTS[launcher].features:
             moments = {"reported": points, "committed": points}
         return cls(dict.fromkeys(points, steps), moments, launcher)
 

@@ -21,7 +21,7 @@ from chaos.audit.folder import AuditFolder
 from chaos.audit.lanes import count_lanes
 from chaos.audit.plans import build_base_plan, set_launcher, set_restart
 from chaos.audit.retries import SETTINGS
-from chaos.audit.site_category import select_groups
+from chaos.audit.site_category import select_site_categories
 from chaos.errors import ChaosError, UsageError
 from chaos.launch.backends import open_launcher
 from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, Restart
@@ -277,7 +277,9 @@ class CorpusAudits:
         folder = AuditFolder.create(self.reports, job.name, plan, self.env)
         confined = Confined(folder=str(folder.path))
         plan = plan.replace(confined=confined)
-        crash_choice = SiteChoice(self.seed, groups=select_groups((), "crash"), question="crash")
+        crash_choice = SiteChoice(
+            self.seed, groups=select_site_categories((), "crash"), question="crash"
+        )
         try:
             with open_launcher(job.launcher, self.console) as backend:
                 card = Audit(
@@ -285,7 +287,9 @@ class CorpusAudits:
                     backend,
                     folder,
                     self.clock,
-                    SiteChoice(self.seed) if plan.job.facts.can_lose_nodes else crash_choice,
+                    SiteChoice(self.seed)
+                    if plan.job.launcher_facts.can_lose_nodes
+                    else crash_choice,
                     Budget(self.seconds, self.runs),
                     follows_script=LAUNCHER_FACTS[job.launcher].sets_worker_count,
                     retries=job.retries,

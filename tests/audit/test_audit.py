@@ -14,7 +14,7 @@ from chaos.audit.card import Card, find_reasons
 from chaos.audit.determinism import CleanRunComparison, compare_clean_runs
 from chaos.audit.page import build_annotations, find_omissions, render_card, render_markdown
 from chaos.audit.repro import confirm_finding
-from chaos.audit.site_category import SiteCategory, list_groups
+from chaos.audit.site_category import SiteCategory, list_site_categories
 from chaos.check.prediction_band import HIDDEN_MAX
 from chaos.errors import ClusterError, JobError
 from chaos.harness import rejudge_run
@@ -61,7 +61,9 @@ def test_a_job_that_comes_out_the_same_passes(survivor: tuple[Audit, Card]) -> N
 
     assert card.exit_code == 0, card.reasons
     assert card.right + card.scratch_count == len(card.runs) == tried >= 32 + 3 * 8
-    assert {run.group for run in card.runs} == set(list_groups(LAUNCHER_FACTS["ray"])) - NOT_TOLD
+    assert {run.group for run in card.runs} == set(
+        list_site_categories(LAUNCHER_FACTS["ray"])
+    ) - NOT_TOLD
     resumes = f"{card.resumed} of {card.resumed} resumes right, {tried} of {places} places"
     assert card.sentence == f"pass: {resumes}"
     assert card.badge == f"chaos audit: pass, {resumes} (2 ranks, 4 epochs, Ray 2.60)"
@@ -232,7 +234,9 @@ def test_as_many_runs_as_an_answer_needs_are_enough(tmp_path: Path) -> None:
     card = audit_of(tmp_path, FakeBackend(), budget=Budget(runs=15)).run()
 
     assert len(card.runs) == 15
-    assert {run.group for run in card.runs} == set(list_groups(LAUNCHER_FACTS["ray"])) - NOT_TOLD
+    assert {run.group for run in card.runs} == set(
+        list_site_categories(LAUNCHER_FACTS["ray"])
+    ) - NOT_TOLD
     assert card.is_partial
     assert (card.exit_code, card.reasons) == (0, ())
 

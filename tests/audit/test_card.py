@@ -15,7 +15,7 @@ from chaos.audit.card import Card, GroupCoverage
 from chaos.audit.finding import group_findings
 from chaos.audit.page import list_figures, render_card
 from chaos.audit.run_row import DefectKey, RunRow, extract_gist
-from chaos.audit.site_category import SITE_CATEGORIES, select_groups
+from chaos.audit.site_category import SITE_CATEGORIES, select_site_categories
 from chaos.audit.table import (
     build_cells,
     build_check_rows,
@@ -329,14 +329,14 @@ def test_an_audit_that_struck_nothing_is_no_success(card: Card) -> None:
 
 
 def test_places_are_chosen_by_any_part_of_their_names() -> None:
-    assert select_groups([]) == SITE_CATEGORIES
-    assert select_groups(["upload"]) == ("upload begins", "upload ends")
-    assert select_groups(["node lost; mid-epoch"]) == ("mid-epoch", "node lost")
+    assert select_site_categories([]) == SITE_CATEGORIES
+    assert select_site_categories(["upload"]) == ("upload begins", "upload ends")
+    assert select_site_categories(["node lost; mid-epoch"]) == ("mid-epoch", "node lost")
 
 
 def test_a_group_that_does_not_exist_is_refused_with_the_ones_that_do() -> None:
     with pytest.raises(UsageError, match=r"no group of places is called 'lunch'.*mid-epoch"):
-        select_groups(["lunch"])
+        select_site_categories(["lunch"])
 
 
 def test_a_card_can_be_read_where_it_lies(card: Card) -> None:

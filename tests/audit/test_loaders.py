@@ -31,7 +31,7 @@ def profile(*changes: tuple[int, int, int]) -> JobProfile:
 
 def places(of: JobProfile) -> list[FaultSite]:
     return [
-        g.make_place(0)
+        g.make_site(0)
         for g in build_place_groups(of, seed=0)
         if g.category == "loader process lost"
     ]

@@ -11,7 +11,7 @@ from chaos.audit.audit import SiteChoice
 from chaos.audit.card import Card
 from chaos.audit.page import render_card, render_markdown, render_paragraph
 from chaos.audit.plans import set_restart
-from chaos.audit.site_category import SEVERAL_RETRIES_CATEGORIES, select_groups
+from chaos.audit.site_category import SEVERAL_RETRIES_CATEGORIES, select_site_categories
 from chaos.audit.terminal import print_card
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 
@@ -88,7 +88,7 @@ def test_both_are_told_where_the_resumes_are_wrong_as_well(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("words", "code"), [(("mid-epoch",), 2), ((), 0)])
 def test_a_part_of_the_groups_is_no_pass(tmp_path: Path, words: tuple[str, ...], code: int) -> None:
-    choice = replace(FEW, groups=select_groups(words))
+    choice = replace(FEW, groups=select_site_categories(words))
     card = audit_of(tmp_path, FakeBackend(), choice=choice).run()
 
     assert card.exit_code == code
@@ -96,7 +96,7 @@ def test_a_part_of_the_groups_is_no_pass(tmp_path: Path, words: tuple[str, ...],
 
 
 def test_a_filter_hides_no_finding(tmp_path: Path) -> None:
-    choice = replace(FEW, groups=select_groups(["mid-epoch"]))
+    choice = replace(FEW, groups=select_site_categories(["mid-epoch"]))
     card = audit_of(tmp_path, FakeBackend(defect=loses_momentum), choice=choice).run()
 
     assert card.exit_code == 1

@@ -215,7 +215,7 @@ def test_each_operation_of_a_save_is_a_place_in_the_order_of_the_longest_save() 
         "e/latest is to be removed",
         "e/latest is to be linked",
     ]
-    places = [of.make_place(0).name for of in build_place_groups(measure_job(history), seed=0)]
+    places = [of.make_site(0).name for of in build_place_groups(measure_job(history), seed=0)]
     assert [name for name in places if "linking" in name] == [
         "epoch 0, linking, rank 0",
         "epoch 1, linking, rank 0",
@@ -227,7 +227,7 @@ def test_of_several_files_with_one_operation_each_place_names_its_own() -> None:
 
     groups = build_place_groups(measure_job(history), seed=0)
 
-    assert {of.make_place(0).name for of in groups if of.category == "inside a save"} == {
+    assert {of.make_site(0).name for of in groups if of.category == "inside a save"} == {
         "epoch 0, saving e/model.pt, rank 0",
         "epoch 0, saving e/optim.pt, rank 0",
         "epoch 0, renaming, rank 0",

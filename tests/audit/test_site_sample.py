@@ -332,7 +332,7 @@ def test_the_node_is_lost_where_what_is_written_outlives_it(
         return {op.kind for group in groups for op in group.make_ops(0)}
 
     names = [
-        g.make_place(0).name
+        g.make_site(0).name
         for g in build_place_groups(profile, seed=0)
         if g.category == "inside a save"
     ]

@@ -37,7 +37,7 @@ def test_a_rank_that_finds_its_place_in_a_file_goes_on_there() -> None:
 
     assert restart.attempt.training_place == (2, 0)
     assert [c.epoch for c in analysis.run.lineage.commits] == [0, 1, 2, 3]
-    assert restart.lost_steps == {0: 3, 1: 3}
+    assert restart.lost_steps_by_rank == {0: 3, 1: 3}
     assert verdict_on(OWN).status == "pass"
 
 
@@ -47,7 +47,7 @@ def test_a_rank_may_go_on_within_an_epoch() -> None:
 
     analysis = analysis_of(OWN, history)
 
-    assert analysis.restarts[0].lost_steps == {0: 1, 1: 1}
+    assert analysis.restarts[0].lost_steps_by_rank == {0: 1, 1: 1}
     assert {s.attempt for s in analysis.run.lineage.select_steps(0, 2)} == {0, 1}
     assert analysis.run.lineage.count_steps(0, 2) == 6
     for check in ("cursor", "watched", "epochs", "samples", "sample-order", "trajectory"):
@@ -405,7 +405,9 @@ def test_a_file_that_another_rank_wrote_too_is_torn_by_the_one_that_was_cut_off(
 def test_a_file_is_there_when_its_writing_is_over() -> None:
     history = told_in("g s w:f s r c- .")
 
-    assert [save.number for save in RunTables(history).files.saves] == rows(history, ev.FileSaved)
+    assert [save.event_number for save in RunTables(history).files.saves] == rows(
+        history, ev.FileSaved
+    )
 
 
 def test_a_job_that_falls_back_to_an_older_file_is_right() -> None:

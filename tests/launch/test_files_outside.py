@@ -17,7 +17,7 @@ from chaos.probe.address import RunAddress
 from chaos.probe.write_ledger import TRAINS, WriteLimits
 from chaos.run.clock import SystemClock
 from chaos.run.journal import Journal, read_history
-from chaos.run.ports import FolderView
+from chaos.run.ports import LaneFolders
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> RunAddress:
 def settled(
     run: RunAddress,
     *made: Path,
-    view: FolderView | None = None,
+    view: LaneFolders | None = None,
     before: FolderSnapshot | None = None,
 ) -> dict[str, bool]:
     """Settle a run whose audit has made these files and folders; return what was told of each."""

@@ -15,7 +15,7 @@ class Finding: ...
 class Finding: ...
 def told_of(found, due: tuple[int, int]):
     seen, victim = found, due
-    if facts.lacks_part("queue") or "queue" in facts.parts:
+    if facts.lacks_feature("queue") or "queue" in facts.features:
         probe.listener = seen
 """
 
@@ -46,7 +46,7 @@ def test_what_has_fallen_is_recorded() -> None:
         "odd function names, % of check",
         "names in words that pages may not use",
         "class names defined twice",
-        "questions about a launcher's parts outside launch/",
+        "questions about a launcher's features outside launch/",
         "attributes assigned from outside",
         "bare tuples",
         "lines of check",

@@ -26,7 +26,7 @@ from chaos.harness import load_scenario_plan
 from chaos.model.launcher import LAUNCHER_FACTS
 file = Path("scenarios/mpirun/killed.chaos.yaml")
 plan = load_scenario_plan(file, cwd=Path.cwd(), seed=0, backend="ray")
-print(plan.backend, plan.shape.nodes, plan.job.facts.words.call, sep="; ")
+print(plan.backend, plan.shape.nodes, plan.job.launcher_facts.words.call, sep="; ")
 for key in ("cluster: {nodes: 2}", "watch: {files: false}"):
     bad = file.with_name("bad.chaos.yaml")
     bad.write_text(file.read_text() + key + "\\n")

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from chaos.audit.site_category import SITE_CATEGORIES, find_needed_part, list_groups
+from chaos.audit.site_category import SITE_CATEGORIES, find_needed_part, list_site_categories
 from chaos.check.judge import CHECKS, NEEDS
 from chaos.faults.base import Fault
 from chaos.model.fault_entry import OWN_FAULTS
@@ -80,15 +80,15 @@ def lacks(facts: LauncherFacts) -> dict[str, str]:
     groups = {
         g
         for g in SITE_CATEGORIES
-        if g not in list_groups(facts) or facts.lacks_part(find_needed_part(g))
+        if g not in list_site_categories(facts) or facts.lacks_feature(find_needed_part(g))
     }
     options = {option for each in LAUNCHER_FACTS.values() for option in each.audit_options} - {
         *facts.audit_options
     }
     found = {
-        "faults": {n for n, f in OWN_FAULTS.items() if facts.lacks_part(plainest(f).needs)},
+        "faults": {n for n, f in OWN_FAULTS.items() if facts.lacks_feature(plainest(f).needs)},
         "drawn on one node": {variant[0] for variant in DRAWN if not can_be_drawn(variant, facts)},
-        "checks": {check.NAME for check in CHECKS if facts.lacks_part(NEEDS.get(check.NAME))},
+        "checks": {check.NAME for check in CHECKS if facts.lacks_feature(NEEDS.get(check.NAME))},
         "job": set(facts.missing_job_fields),
         "cluster": set(ClusterShape.model_fields) - set(facts.cluster_fields),
         "options": options,

@@ -34,7 +34,7 @@ from chaos.model.event import (
 from chaos.model.places import START
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.job_files import JobFiles
-from chaos.probe.saves import SaveFolder, SavePosition
+from chaos.probe.saves import ResumedSave, SaveFolder
 from chaos.probe.state.files import watch_files, watch_libraries
 from chaos.run.directory import EPOCH_LENGTHS_FILE
 from chaos.run.file_digest import WHOLE_MAX, file_digest, folder_digests
@@ -297,7 +297,7 @@ def test_a_rank_goes_on_from_where_its_file_was_saved(
     assert [(e.epoch, e.step, e.path) for e in rank.of(Repositioned)] == [
         (*goes_on, str(rank.path))
     ]
-    assert rank.saves.find_furthest_position(1) == SavePosition(1, 0, *goes_on, str(rank.path))
+    assert rank.saves.find_furthest_position(1) == ResumedSave(1, 0, *goes_on, str(rank.path))
 
 
 def test_a_step_after_the_save_means_that_it_did_not_end_its_epoch(new: New) -> None:

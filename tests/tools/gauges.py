@@ -95,15 +95,15 @@ def is_dialect(name: str) -> bool:
     )
 
 
-def asks_for_parts(node: ast.AST) -> bool:
-    """Return whether an expression asks which parts a launcher has."""
+def asks_for_features(node: ast.AST) -> bool:
+    """Return whether an expression asks which features a launcher has."""
     if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Attribute) and node.func.attr == "lacks_part"
+        return isinstance(node.func, ast.Attribute) and node.func.attr == "lacks_feature"
     return (
         isinstance(node, ast.Compare)
         and isinstance(node.ops[0], ast.In | ast.NotIn)
         and isinstance(node.comparators[0], ast.Attribute)
-        and node.comparators[0].attr == "parts"
+        and node.comparators[0].attr == "features"
         and "facts" in ast.unparse(node.comparators[0].value).lower()
     )
 
@@ -219,8 +219,8 @@ def measure(root: Path) -> Gauges:
             map(is_dialect, (name for tree in trees.values() for name in bound_names(tree)))
         ),
         "class names defined twice": repeated_classes(trees.values()),
-        "questions about a launcher's parts outside launch/": sum(
-            asks_for_parts(node) for path, node in nodes if not path.startswith("launch/")
+        "questions about a launcher's features outside launch/": sum(
+            asks_for_features(node) for path, node in nodes if not path.startswith("launch/")
         ),
         "attributes assigned from outside": sum(
             1

@@ -17,7 +17,7 @@ from chaos.launch.launched_run import LaunchedRun, execute_with_retry
 from chaos.model.plan import Plan
 from chaos.processes.start import Process, ProcessStart, Starter
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import FolderView, ScriptBackend, ShowEntries
+from chaos.run.ports import LaneFolders, ScriptBackend, ShowEntries
 
 
 class CommandBackend(ScriptBackend):
@@ -39,7 +39,7 @@ class CommandBackend(ScriptBackend):
         self,
         hash_seed: str = HASH_SEED,
         roots: RootProcesses | None = None,
-        view: FolderView | None = None,
+        view: LaneFolders | None = None,
     ) -> None:
         self.hash_seed = hash_seed
         self._view = view
@@ -50,7 +50,7 @@ class CommandBackend(ScriptBackend):
         if self._owns:
             self._roots.close()
 
-    def open_parallel(self, view: FolderView | None = None) -> Self:
+    def open_parallel(self, view: LaneFolders | None = None) -> Self:
         return type(self)(self.hash_seed, self._roots, view)
 
     def open_fresh(self, *, reseeded_plan: Plan | None = None) -> Self:

@@ -15,7 +15,7 @@ from chaos.launch.launched_run import execute_with_retry
 from chaos.model.plan import Plan
 from chaos.processes.tree import find_written_files
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import FolderView, ScriptBackend, ShowEntries
+from chaos.run.ports import LaneFolders, ScriptBackend, ShowEntries
 
 
 class SharedZygote:
@@ -49,7 +49,7 @@ class SharedZygote:
             self._zygote = ZygoteHandle(key, plan, directory, hash_seed=self._hash_seed)
             return self._zygote
 
-    def refuse_view(self, view: FolderView) -> None:
+    def refuse_view(self, view: LaneFolders) -> None:
         """Raise `NoViewError` if the script, up to its `fit()`, has opened files to write there."""
         with self._lock:
             pids = [] if self._zygote is None else [self._zygote.pid]
@@ -76,7 +76,7 @@ class ForkBackend(ScriptBackend):
     def __init__(
         self,
         shared_zygote: SharedZygote | None = None,
-        view: FolderView | None = None,
+        view: LaneFolders | None = None,
         *,
         owns_zygote: bool = False,
     ) -> None:
@@ -85,7 +85,7 @@ class ForkBackend(ScriptBackend):
         self._owns_zygote = shared_zygote is None or owns_zygote
         self._lane: LaneHandle | None = None
 
-    def open_parallel(self, view: FolderView | None = None) -> "ForkBackend":
+    def open_parallel(self, view: LaneFolders | None = None) -> "ForkBackend":
         if view is not None:
             self._shared_zygote.refuse_view(view)
         return ForkBackend(self._shared_zygote, view)

@@ -6,7 +6,7 @@ from chaos.launch.forked.messages import ForkLane, StartRun, WorkerKilled
 from chaos.launch.forked.zygote_handle import END_S, ZygoteHandle
 from chaos.processes.forks import ChildExited, ChildStarted, build_death_error
 from chaos.processes.tree import is_running, kill_tree
-from chaos.run.ports import FolderView
+from chaos.run.ports import LaneFolders
 
 POLL_S = 0.01
 LANE = "the process that a lane's runs are forked from"
@@ -15,7 +15,7 @@ LANE = "the process that a lane's runs are forked from"
 class LaneHandle:
     """One lane, by its pid and the connection to it."""
 
-    def __init__(self, zygote: ZygoteHandle, view: FolderView | None = None) -> None:
+    def __init__(self, zygote: ZygoteHandle, view: LaneFolders | None = None) -> None:
         self.zygote = zygote
         request = ForkLane(None if view is None else view.pid)
         self.pid, self._wire = zygote.forks.fork(request)

@@ -13,7 +13,7 @@ from chaos.model.plan import Plan
 from chaos.processes.forks import Forks, build_death_error
 from chaos.processes.tree import is_running, kill_tree
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import FolderView
+from chaos.run.ports import LaneFolders
 from chaos.run.signals import is_foreign
 
 END_S = 5.0
@@ -36,7 +36,7 @@ class ZygoteHandle:
         hash_seed: str = HASH_SEED,
         limit_s: float | None = None,
         extra_env: Mapping[str, str] = MappingProxyType({}),
-        view: FolderView | None = None,
+        view: LaneFolders | None = None,
     ) -> None:
         self.job = job
         root = get_root(plan, log=directory.logs / "root.log", hash_seed=hash_seed)

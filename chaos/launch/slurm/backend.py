@@ -11,7 +11,7 @@ from chaos.launch.slurm import existing
 from chaos.launch.slurm.run import SlurmRun
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import FolderView, ScriptBackend, ShowEntries
+from chaos.run.ports import LaneFolders, ScriptBackend, ShowEntries
 
 
 class SlurmBackend(ScriptBackend):
@@ -20,7 +20,7 @@ class SlurmBackend(ScriptBackend):
     def __init__(self, hash_seed: str = HASH_SEED) -> None:
         self.hash_seed = hash_seed
 
-    def open_parallel(self, view: FolderView | None = None) -> Self:
+    def open_parallel(self, view: LaneFolders | None = None) -> Self:
         if view is not None:
             raise NoViewError("Slurm starts the processes itself")
         return type(self)(self.hash_seed)

@@ -30,7 +30,7 @@ class FitReturned(Event, frozen=True, kw_only=True):
 
     def _text(self) -> str:
         facts = LAUNCHER_FACTS[self.launcher]
-        if "reports" not in facts.parts:
+        if "reports" not in facts.features:
             return f"{facts.words.call} ended: every worker returned"
         return f"{facts.words.call} returned; its checkpoint: {self.checkpoint or 'none'}"
 

@@ -140,7 +140,7 @@ class UnorderedTensors:
         return [tensor for encoding in self._encodings for tensor in encoding.tensors]
 
     @property
-    def originals(self) -> list[tuple[str, Any]]:
+    def labelled_tensors(self) -> list[tuple[str, Any]]:
         """The tensors as they were given, without names."""
         return [original for encoding in self._encodings for original in encoding.labelled_tensors]
 

@@ -229,8 +229,8 @@ class UnreadComponent:
             encoding=encoding,
             count=len(encoding.tensors),
             size=begin_norm(encoding.tensors) if with_size else _return_none,
-            structure=digest_structure(tensor for _, tensor in encoding.originals),
-            share=start_share_sums(encoding.originals),
+            structure=digest_structure(tensor for _, tensor in encoding.labelled_tensors),
+            share=start_share_sums(encoding.labelled_tensors),
         )
 
     @classmethod
