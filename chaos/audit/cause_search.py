@@ -30,6 +30,7 @@ from chaos.check.trajectory import TRAJECTORY
 from chaos.model.history import Baseline
 from chaos.model.places import TrainingPlace
 from chaos.model.plan import Plan
+from chaos.model.verdict import Verdict
 from chaos.probe.state.restored_values import FOLDER, GENERATORS, GIVE, GIVEN, KEEP, LOOK
 from chaos.probe.write_ledger import WriteLimits
 from chaos.report.outcome import FinishedRun
@@ -144,6 +145,24 @@ def _order_candidates(
 ) -> tuple[CensusDifference, ...]:
     """Return both with the likeliest of each kind first, as they are tried alone."""
     return (*job_candidates[:1], *shared_candidates, *job_candidates[1:])
+
+
+def has_trained_equally(analysis: RunAnalysis, verdict: Verdict, check: str) -> bool:
+    """Return whether a run had its faults, kept `check`, and trained as the baseline did.
+
+    Where the check is of anything but numbers, all losses are to be the baseline's; a metric may
+    still be wrong for a reason of its own.
+    """
+    passed_checks = {r.check for r in verdict.results if r.status == "pass" and r.evidence}
+    if not {check, FAULTS_HAPPENED} <= passed_checks:
+        return False
+    comparison = analysis.comparison
+    return TRAJECTORY in passed_checks or (
+        check != TRAJECTORY
+        and comparison is not None
+        and comparison.losses.compared_count > 0
+        and not comparison.losses.differing_pairs
+    )
 
 
 def find_minimal_paths(paths: Paths, is_right: Callable[[Paths], bool]) -> Paths | None:
@@ -349,7 +368,9 @@ class CauseSearch:
             directory = self._create_directory(f"files-{self.run_count}", self.plan)
             folder = order_file_copies(directory, paths, give=places, source=copies_folder)
             run = self._execute(directory, self.baseline)
-            is_right = were_files_restored(folder, paths, places) and self._matches_baseline(run)
+            is_right = were_files_restored(folder, paths, places) and has_trained_equally(
+                run.analysis, run.verdict, self.check
+            )
             self.report(
                 f"{join_names(paths)} put back: training {_choose_verb(is_right)} the baseline's"
             )
@@ -360,11 +381,6 @@ class CauseSearch:
             return None
         candidates = tuple(CensusDifference(path, "", "", is_initial=False) for path in cause)
         return CauseOutcome(candidates, candidates, self.plan.expect.is_exact, are_files=True)
-
-    def _matches_baseline(self, run: FinishedRun) -> bool:
-        """Return whether a run had its faults, and came out as the baseline."""
-        passed_checks = {r.check for r in run.verdict.results if r.status == "pass" and r.evidence}
-        return {TRAJECTORY, self.check, FAULTS_HAPPENED} <= passed_checks
 
     def _run_embedded(self) -> RunAnalysis | None:
         """Return the run as it is on the embedded backend; None if it is not wrong there."""
@@ -399,7 +415,7 @@ class CauseSearch:
         self._generators |= set[str]().union(*generator_lists)
         self._restored_paths |= restored_paths
         are_restored = set(paths) <= restored_paths
-        is_right = are_restored and self._matches_baseline(run)
+        is_right = are_restored and has_trained_equally(run.analysis, run.verdict, self.check)
         if is_right:
             parts = [part for resume in run.verdict.diagnosis for part in resume.parts]
             lost_parts = (

@@ -3,9 +3,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.audit.cause_search import CauseOutcome, Paths, find_minimal_paths, find_nearest_cause
+from chaos.audit.cause_search import (
+    CauseOutcome,
+    Paths,
+    find_minimal_paths,
+    find_nearest_cause,
+    has_trained_equally,
+)
 from chaos.check.census import CensusDifference
+from chaos.check.judge import judge_analysis
+from chaos.model import event as ev
 from chaos.model.events.state import IN_LOADER
+from chaos.model.history import History
+from tests.check.story import Story, Strike
+from tests.check.tamper import analysis_of, changed
 
 names = st.lists(st.sampled_from("abcdefghijkl"), unique=True, min_size=1)
 
@@ -99,3 +110,35 @@ def test_the_sentence_says_what_was_set_and_no_more() -> None:
     within = CauseOutcome((value,), (value,), is_exact=False).sentence
     assert "training is the baseline's within the tolerance" in within
     assert "bit" not in within
+
+
+KILLED = Story((Strike(2, 3, 1),))
+
+
+def trained_equally(history: History, check: str) -> bool:
+    analysis = analysis_of(KILLED, history)
+    return has_trained_equally(analysis, judge_analysis(analysis), check)
+
+
+def test_another_wrong_metric_does_not_hide_that_samples_are_mended() -> None:
+    wrong_metric = changed(
+        KILLED.history(),
+        ev.Committed,
+        lambda e: e.epoch == 3,
+        metrics=lambda e: (e.metrics[0], {**e.metrics[1], "accuracy": 0.5}),
+    )
+
+    assert trained_equally(wrong_metric, "samples")
+    assert not trained_equally(wrong_metric, "trajectory")
+
+
+def test_losses_that_differ_are_not_mended_whatever_the_samples_are() -> None:
+    wrong_loss = changed(
+        KILLED.history(),
+        ev.StepDone,
+        lambda e: (e.attempt, e.epoch, e.step) == (1, 2, 4),
+        losses=lambda e: (e.losses[0] + 1.0,),
+    )
+
+    assert trained_equally(KILLED.history(), "samples")
+    assert not trained_equally(wrong_loss, "samples")
