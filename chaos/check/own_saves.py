@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import PurePath
 
 from chaos.check.analysis import RunAnalysis
+from chaos.check.anomaly import build_anomaly
 from chaos.check.attempt import Attempt
 from chaos.check.files import (
     CHECKPOINT_SAVERS,
@@ -13,6 +14,17 @@ from chaos.check.files import (
     find_save_place,
     is_readable_run_file,
     mask_path_numbers,
+)
+from chaos.check.kinds.resume import UnreachableFile
+from chaos.check.kinds.saves import (
+    Cost,
+    NewerSaveRemoved,
+    NewestSave,
+    OlderSave,
+    ResumedFile,
+    SaveLoss,
+    SavesGone,
+    SavesIgnored,
 )
 from chaos.check.model_files import find_model_files
 from chaos.check.restarts import Restart
@@ -27,7 +39,6 @@ from chaos.model.paths import TEMPFILE_NAME
 from chaos.model.places import START, TrainingPlace
 from chaos.model.trigger import SAVE_MOMENTS, AtMoment
 from chaos.model.verdict import Anomaly
-from chaos.wording import plural
 
 TRAINED_SHARE_MIN = 0.5  # of the numbers that are trained
 _STATE_EVIDENCE = ("state and inputs", "state")
@@ -103,8 +114,8 @@ def has_resumed_from_newest(analysis: RunAnalysis, restart: Restart) -> bool:
     return has_evidence and not any(find_stale_resumes(analysis, restart))
 
 
-def describe_unreachable_file(analysis: RunAnalysis, restart: Restart) -> str:
-    """Return, as the end of a sentence, that a rank cannot see the file that another one read."""
+def find_unreachable_file(analysis: RunAnalysis, restart: Restart) -> UnreachableFile | None:
+    """Return the file that one rank read, and that another one on another node cannot see."""
     attempt, files_by_rank = (
         restart.attempt,
         analysis.run.files.present_files_by_attempt.get(restart.attempt.index, {}),
@@ -122,11 +133,8 @@ def describe_unreachable_file(analysis: RunAnalysis, restart: Restart) -> str:
             if file is None or loads_by_rank[rank] is not None or file.state == "there":
                 continue
             if nodes_by_rank.get(rank) != nodes_by_rank.get(reader):
-                return (
-                    f"; rank {rank} runs on another node and does not see {file.path}, which "
-                    f"lies on the disk of rank {reader}'s"
-                )
-    return ""
+                return UnreachableFile(file.path, rank, reader)
+    return None
 
 
 class _RestartSaves:
@@ -188,11 +196,14 @@ class _RestartSaves:
                 self._find_resume_place(rank, load)
             ):
                 continue
-            yield Anomaly(
-                message=f"rank {rank} resumed from {load.path}, "
-                f"{self._describe_content_place(rank, load)}; "
-                f"{newest.display_path} of {_describe_place(newest.content_place)} was "
-                f"there{self._describe_cost(newest)}",
+            yield build_anomaly(
+                OlderSave(
+                    rank,
+                    self._build_resumed_file(rank, load),
+                    _build_newest_save(newest),
+                    self._find_cost(newest),
+                ),
+                self.analysis.terms,
                 events=(newest.event_number, number),
             )
 
@@ -220,12 +231,15 @@ class _RestartSaves:
                 continue  # one of them is lost in another way, or `find_outdated_loads` tells of it
             removal = removals[newest.event_number]
             assert removal is not None
-            removal_place = _describe_place(TrainingPlace(removal[1].epoch, removal[1].step))
-            yield Anomaly(
-                message=f"rank {rank} resumed from {load.path}, "
-                f"{self._describe_content_place(rank, load)}; "
-                f"{newest.display_path} of {_describe_place(newest.content_place)} had been saved, "
-                f"and the job removed it at {removal_place}{self._describe_cost(newest)}",
+            yield build_anomaly(
+                NewerSaveRemoved(
+                    rank,
+                    self._build_resumed_file(rank, load),
+                    _build_newest_save(newest),
+                    TrainingPlace(removal[1].epoch, removal[1].step),
+                    self._find_cost(newest),
+                ),
+                self.analysis.terms,
                 events=(newest.event_number, removal[0], number),
             )
 
@@ -258,23 +272,14 @@ class _RestartSaves:
         state_place = _find_state_place(self.restart.attempt, rank)
         return self.files.find_content_place(load) if state_place is None else state_place
 
-    def _describe_content_place(self, rank: int, load: FileLoaded) -> str:
-        written_place, age, resume_place = (
-            find_save_place(load),
-            self.files.find_content_place(load),
-            self._find_resume_place(rank, load),
-        )
-        if age < written_place:
-            return (
-                f"written at {_describe_place(written_place)} with the model of "
-                f"{_describe_place(age)}"
-            )
-        description = f"saved at {_describe_place(written_place)}"
-        is_earlier = self._normalize_place(resume_place) < self._normalize_place(written_place)
-        return (
-            f"{description}, and trained on from {_describe_place(resume_place)}"
-            if is_earlier
-            else description
+    def _build_resumed_file(self, rank: int, load: FileLoaded) -> ResumedFile:
+        written_at, resume_place = find_save_place(load), self._find_resume_place(rank, load)
+        is_earlier = self._normalize_place(resume_place) < self._normalize_place(written_at)
+        return ResumedFile(
+            load.path,
+            written_at,
+            content_place=self.files.find_content_place(load),
+            earlier_resume=resume_place if is_earlier else None,
         )
 
     def _find_series_saves(self, load: FileLoaded) -> list[SavedFile]:
@@ -351,13 +356,13 @@ class _RestartSaves:
             self._attempt_index, end_number=self.start_number
         )
         newest = self._select_newest(self.present_saves or last_saves)
-        beginning = f"attempt {attempt.index} started from scratch"
         events = tuple(start.number for start in starts)
         if newest is not None:
-            save_text = f"{newest.display_path} of {_describe_place(newest.content_place)}"
-            description = f"{save_text} was there: no rank read it"
-            message = f"{beginning}, although {description}{self._describe_cost(newest)}"
-            return Anomaly(message=message, events=(newest.event_number, *events))
+            return build_anomaly(
+                SavesIgnored(attempt.index, _build_newest_save(newest), self._find_cost(newest)),
+                self.analysis.terms,
+                events=(newest.event_number, *events),
+            )
         if self._attempt_index not in self.files.present_files_by_attempt:
             return None
         lost_saves = [
@@ -368,12 +373,13 @@ class _RestartSaves:
         newest = self._select_newest(lost_saves, requires_whole=False)
         if newest is None or "there" in self._find_file_states(newest):
             return None  # nothing was kept, or a part of a save that never became whole
-        message = (
-            f"{beginning}: {newest.display_path} of {_describe_place(newest.content_place)} "
-            f"{self._describe_loss(newest)}"
-        )
-        return Anomaly(
-            message=f"{message}{self._describe_cost(None)}", events=(newest.event_number, *events)
+        loss, removed_at = self._find_loss(newest)
+        return build_anomaly(
+            SavesGone(
+                attempt.index, _build_newest_save(newest), loss, removed_at, self._find_cost(None)
+            ),
+            self.analysis.terms,
+            events=(newest.event_number, *events),
         )
 
     def _select_newest(
@@ -473,38 +479,35 @@ class _RestartSaves:
         }
         return frozenset(richer_names or sharded_names or {name for name, _ in model_files})
 
-    # -- words ---------------------------------------------------------------------------------
+    # -- facts ---------------------------------------------------------------------------------
 
     def _find_file_states(self, save: SavedFile) -> set[str]:
         """Return how the ranks found the files with a save's bytes."""
         files = self.files.list_expected_files(self._attempt_index)
         return {file.state for file in files if file.digest == save.digest}
 
-    def _describe_loss(self, save: SavedFile) -> str:
-        """Return, in words, the reason why a save that was made was not there."""
+    def _find_loss(self, save: SavedFile) -> tuple[SaveLoss, TrainingPlace | None]:
+        """Return what became of a save that was made, and where the job removed it, if it did."""
         states = self._find_file_states(save)
         if "elsewhere" in states:
-            return "lay in the temporary folder of another node, on which no rank runs now"
+            return "in another node's temporary folder", None
         if "gone" in states and not self._find_writer_nodes(save).isdisjoint(
             self._find_lost_nodes()
         ):
-            return "lay on the disk of the node that was lost"
+            return "on a lost node's disk", None
         removal = self._find_removal(save)
         if removal is None:
-            return "was not there any more, and nothing else was"
+            return "not there", None
         _, self.removal = removal
-        removal_place = _describe_place(TrainingPlace(self.removal.epoch, self.removal.step))
+        removed_at = TrainingPlace(self.removal.epoch, self.removal.step)
         later_saves = (
             other_save
             for other_save in self.files.saves
             if save.event_number < other_save.event_number < self.start_number
         )
         if any(other_save.write_place > save.write_place for other_save in later_saves):
-            return (
-                f"was removed at {removal_place}, before the next one was whole: remove it "
-                f"only then"
-            )
-        return f"was removed at {removal_place}, and no other one was there"
+            return "removed before the next was whole", removed_at
+        return "removed", removed_at
 
     def _find_writer_nodes(self, save: SavedFile) -> set[str]:
         """Return the nodes of the ranks that wrote a file of these bytes."""
@@ -532,19 +535,14 @@ class _RestartSaves:
             for _, invocation in injection.invocations
         }
 
-    def _describe_cost(self, newest: SavedFile | None) -> str:
-        """Return, as the end of a sentence, the steps trained again, and those from the newest."""
+    def _find_cost(self, newest: SavedFile | None) -> Cost | None:
+        """Return the steps trained again, and those from the newest save; None without any."""
         lost_steps = self.restart.lost_steps_by_rank
         rank = max(lost_steps, key=lambda rank: lost_steps[rank], default=None)
         if rank is None or not lost_steps[rank]:
-            return ""
-        cost = f"; it cost {plural(lost_steps[rank], 'finished step')}"
+            return None
         newest_cost = None if newest is None else self._count_repeated_steps(newest, rank)
-        return (
-            cost
-            if newest_cost is None
-            else f"{cost}, and would have cost {newest_cost} from that save"
-        )
+        return Cost(lost_steps[rank], newest_cost)
 
     def _count_repeated_steps(self, save: SavedFile, rank: int) -> int:
         """Return the number of a rank's steps from a save to the end of the attempt before."""
@@ -596,5 +594,5 @@ def _is_constant(saves: list[SavedFile]) -> bool:
     return len({save.digest for save in saves}) == 1 and len(saves) > 1
 
 
-def _describe_place(training_place: TrainingPlace) -> str:
-    return str(training_place) if training_place.step else f"epoch {training_place.epoch}"
+def _build_newest_save(save: SavedFile) -> NewestSave:
+    return NewestSave(save.display_path, save.content_place)

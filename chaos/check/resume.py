@@ -3,9 +3,26 @@
 from collections.abc import Iterator, Mapping
 
 from chaos.check.analysis import RunAnalysis
+from chaos.check.anomaly import build_anomaly
 from chaos.check.attempt import Commit, RankStart
 from chaos.check.files import SavedFile, find_save_place, is_readable_run_file
-from chaos.check.own_saves import describe_unreachable_file, find_stale_resumes, has_own_saves
+from chaos.check.kinds.base import Facts
+from chaos.check.kinds.resume import (
+    CheckpointNotHanded,
+    CheckpointUnused,
+    DifferentAges,
+    DifferentCheckpoints,
+    DifferentModels,
+    DifferentPlaces,
+    FailedLoadIgnored,
+    NamedCheckpoint,
+    OlderCheckpoint,
+    OlderThanFiles,
+    PlacedFile,
+    UncommittedCheckpoint,
+    UnfinishedFileUsed,
+)
+from chaos.check.own_saves import find_stale_resumes, find_unreachable_file, has_own_saves
 from chaos.check.restarts import Restart
 from chaos.check.result import builtin_check, conclude, judge_no_restart
 from chaos.check.state_snapshots import index_parts, locate_snapshot
@@ -59,9 +76,9 @@ def _find_silent_starts(analysis: RunAnalysis, restart: Restart) -> Iterator[Ano
         if not has_save or not _is_from_scratch(analysis, attempt.index, start):
             continue
         number, load = failed_load
-        yield Anomaly(
-            message=f"rank {rank} of attempt {attempt.index} could not read {load.path} "
-            f"({load.error}), and trained from scratch without a word",
+        yield build_anomaly(
+            FailedLoadIgnored(rank, attempt.index, load.path, str(load.error)),
+            analysis.terms,
             events=(number, attempt.first_step_event_numbers[rank]),
         )
 
@@ -136,7 +153,7 @@ def check_committed_only(analysis: RunAnalysis) -> CheckResult:
         anomaly
         for restart in analysis.restarts
         for anomaly in (
-            *_find_uncommitted_starts(restart, analysis.run.checkpoint_commits),
+            *_find_uncommitted_starts(analysis, restart),
             *_find_uncommitted_reads(analysis, restart),
         )
     ]
@@ -152,21 +169,20 @@ def check_committed_only(analysis: RunAnalysis) -> CheckResult:
     )
 
 
-def _find_uncommitted_starts(restart: Restart, commits: Mapping[str, Commit]) -> Iterator[Anomaly]:
+def _find_uncommitted_starts(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     for start in restart.attempt.starts.values():
-        if not _is_committed(start.checkpoint, restart, commits):
-            yield Anomaly(
-                message=f"attempt {restart.attempt.index} was handed {start.checkpoint}, which was "
-                "never committed",
+        checkpoint = start.checkpoint
+        if checkpoint is not None and not _is_committed(analysis, checkpoint, restart):
+            yield build_anomaly(
+                UncommittedCheckpoint(restart.attempt.index, checkpoint),
+                analysis.terms,
                 events=(start.number,),
             )
             return
 
 
-def _is_committed(checkpoint: str | None, restart: Restart, commits: Mapping[str, Commit]) -> bool:
-    if checkpoint is None:
-        return True
-    commit = commits.get(checkpoint)
+def _is_committed(analysis: RunAnalysis, checkpoint: str, restart: Restart) -> bool:
+    commit = analysis.run.checkpoint_commits.get(checkpoint)
     return commit is not None and commit.attempt < restart.attempt.index
 
 
@@ -177,14 +193,13 @@ def _find_uncommitted_reads(analysis: RunAnalysis, restart: Restart) -> Iterator
             checkpoint_read.rank, len(analysis.history)
         )
         is_early = checkpoint_read.attempt == restart.attempt.index and number <= first_step
-        is_committed = _is_committed(
-            checkpoint_read.checkpoint, restart, analysis.run.checkpoint_commits
-        )
-        if is_early and checkpoint_read.checkpoint not in checkpoints and not is_committed:
-            yield Anomaly(
-                message=f"rank {checkpoint_read.rank} of attempt {checkpoint_read.attempt} was "
-                f"given {checkpoint_read.checkpoint}, "
-                "which was never committed",
+        checkpoint = checkpoint_read.checkpoint
+        if not is_early or checkpoint is None or checkpoint in checkpoints:
+            continue
+        if not _is_committed(analysis, checkpoint, restart):
+            yield build_anomaly(
+                UncommittedCheckpoint(restart.attempt.index, checkpoint, checkpoint_read.rank),
+                analysis.terms,
                 events=(number,),
             )
 
@@ -195,9 +210,9 @@ def _find_torn_resumes(analysis: RunAnalysis, restart: Restart) -> Iterator[Anom
         for number, load in files.select_loads(index, rank):
             torn_save = files.find_torn_save(load.path, end_number=number)
             if load.error is None and load.saved_epoch is None and torn_save is not None:
-                yield Anomaly(
-                    message=f"rank {rank} of attempt {index} went on from {load.path}, whose "
-                    f"writing by rank {torn_save.rank} was never finished",
+                yield build_anomaly(
+                    UnfinishedFileUsed(rank, index, load.path, torn_save.rank),
+                    analysis.terms,
                     events=(torn_save.event_number, number),
                 )
 
@@ -253,23 +268,20 @@ def _describe_grounds(analysis: RunAnalysis) -> str:
 
 def _compare_starts(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
     starts = dict(sorted(restart.attempt.starts.items()))
-    checkpoints = {rank: start.checkpoint or "nothing" for rank, start in starts.items()}
-    training_places = {
-        r: str(start.training_place) for r, start in starts.items() if start.is_settled
-    }
+    checkpoints = {rank: start.checkpoint for rank, start in starts.items()}
+    training_places = {r: start.training_place for r, start in starts.items() if start.is_settled}
     events = tuple(start.number for start in starts.values())
     if len(set(checkpoints.values())) > 1:
-        attempt_text, rank_text = f"attempt {restart.attempt.index}", _describe_ranks(checkpoints)
-        return Anomaly(
-            message=f"{attempt_text} was not handed one checkpoint: {rank_text}", events=events
-        )
+        facts = DifferentCheckpoints(restart.attempt.index, checkpoints)
+        return build_anomaly(facts, analysis.terms, events=events)
     # Where none had a step left to make, each stands where a file that it read says.
     is_finished = not restart.attempt.steps and analysis.run.ending.is_finished
     if len(set(training_places.values())) > 1 and not is_finished:
-        beginning = f"the ranks of attempt {restart.attempt.index} resumed at several places: "
-        reason = describe_unreachable_file(analysis, restart)
-        return Anomaly(
-            message=f"{beginning}{_describe_ranks(training_places)}{reason}", events=events
+        unreachable_file = find_unreachable_file(analysis, restart)
+        return build_anomaly(
+            DifferentPlaces(restart.attempt.index, training_places, unreachable_file),
+            analysis.terms,
+            events=events,
         )
     return None
 
@@ -286,14 +298,14 @@ def _compare_files(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
         ages = [analysis.run.files.find_ages(load) for _, load in newest_loads.values()]
         if set.intersection(*ages) or _is_irrelevant(analysis, restart, ranks=set(newest_loads)):
             continue
-        load_texts = {
-            r: f"{load.path} of {find_save_place(load)}" for r, (_, load) in newest_loads.items()
+        placed_files = {
+            rank: PlacedFile(load.path, find_save_place(load))
+            for rank, (_, load) in newest_loads.items()
         }
-        return Anomaly(
-            message=f"the ranks of attempt {index} read files of different ages: "
-            f"{_describe_ranks(load_texts)}; "
-            "ranks must agree on the newest save that all of them have",
-            events=tuple(number for number, _ in newest_loads.values()),
+        return build_anomaly(
+            DifferentAges(index, placed_files),
+            analysis.terms,
+            events=(number for number, _ in newest_loads.values()),
         )
     return None
 
@@ -337,16 +349,12 @@ def _compare_models(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
         }
         if len(set(digests.values())) > 1 and len(baseline_digests) == 1:
             rank = next(r for r, d in digests.items() if d != digests[min(digests)])
-            return Anomaly(
-                message=f"rank {rank} entered attempt {restart.attempt.index} with another model "
-                f"than rank {min(digests)}: not all ranks loaded it, and nothing made them equal",
-                events=tuple(number for number, _ in entry_states),
+            return build_anomaly(
+                DifferentModels(restart.attempt.index, rank, min(digests)),
+                analysis.terms,
+                events=(number for number, _ in entry_states),
             )
     return None
-
-
-def _describe_ranks(descriptions: Mapping[int, str]) -> str:
-    return ", ".join(f"rank {rank} {description}" for rank, description in descriptions.items())
 
 
 # -- resume-point ----------------------------------------------------------------------------------
@@ -406,31 +414,32 @@ def _find_older_starts(
     ]
     if not wrong_starts or restart.newest_commit is None:
         return
-    attempt_text, checkpoint = f"attempt {restart.attempt.index}", wrong_starts[0].checkpoint
+    index, checkpoint = restart.attempt.index, wrong_starts[0].checkpoint
     commit = None if checkpoint is None else commits.get(checkpoint)
     if checkpoint is not None and (commit is None or commit.attempt >= restart.attempt.index):
         return  # never committed at all
-    newest_text = (
-        f"{restart.newest_commit.checkpoint} (epoch {restart.newest_commit.epoch}) was committed"
-    )
-    message = (
-        f"{attempt_text} was handed no checkpoint and started from scratch, although {newest_text}"
-    )
-    names = [
-        event.replaced.get("name", event.run_name)
-        for _, event in analysis.history.select_events(FitCalled)
-    ]
-    if len(set(names)) > 1:  # Ray looks for its snapshot by the run's name
-        message += f"; the script named its run {names[0]} at first, and {names[-1]} at the end"
-    if commit is not None:
-        message = (
-            f"{attempt_text} was handed {checkpoint} (epoch {commit.epoch}), although "
-            f"{newest_text} after it"
-        )
-    yield Anomaly(
-        message=message,
+    newest_checkpoint = NamedCheckpoint(newest or "", restart.newest_commit.epoch)
+    facts: Facts = CheckpointNotHanded(index, newest_checkpoint, _find_run_names(analysis))
+    if checkpoint is not None and commit is not None:
+        handed_checkpoint = NamedCheckpoint(checkpoint, commit.epoch)
+        facts = OlderCheckpoint(index, handed_checkpoint, newest_checkpoint)
+    yield build_anomaly(
+        facts,
+        analysis.terms,
         events=(*(start.number for start in wrong_starts), restart.newest_commit.number),
     )
+
+
+def _find_run_names(analysis: RunAnalysis) -> tuple[str, str] | None:
+    """Return the first and the last name of the run, by which Ray looks for its snapshot.
+
+    None where they are the same.
+    """
+    names = [
+        str(event.replaced.get("name", event.run_name))
+        for _, event in analysis.history.select_events(FitCalled)
+    ]
+    return (names[0], names[-1]) if len(set(names)) > 1 else None
 
 
 def _find_unused_checkpoint(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
@@ -440,11 +449,10 @@ def _find_unused_checkpoint(analysis: RunAnalysis, restart: Restart) -> Iterator
     has_read = any(files.find_newest_load(attempt.index, rank) for rank in attempt.starts)
     if checkpoint is None or has_read or attempt.index not in analysis.scratch_attempts:
         return
-    reason = "and loaded nothing from it" if attempt.reading_ranks else "and no rank asked for it"
-    yield Anomaly(
-        message=f"attempt {attempt.index} started from scratch: it was handed {checkpoint}, "
-        f"{reason}",
-        events=tuple(start.number for start in attempt.starts.values()),
+    yield build_anomaly(
+        CheckpointUnused(attempt.index, checkpoint, is_requested=bool(attempt.reading_ranks)),
+        analysis.terms,
+        events=(start.number for start in attempt.starts.values()),
     )
 
 
@@ -460,11 +468,16 @@ def _find_older_place(analysis: RunAnalysis, restart: Restart) -> Iterator[Anoma
         newest_save = _find_youngest_save(analysis, start.checkpoint)
         if newest_save is None or start.training_place >= newest_save.write_place:
             continue
-        yield Anomaly(
-            message=f"rank {rank} of attempt {restart.attempt.index} was handed "
-            f"{start.checkpoint}, whose files were saved at {newest_save.write_place}, and "
-            f"resumed at "
-            f"{start.training_place}: {restart.attempt.grounds}",
+        yield build_anomaly(
+            OlderThanFiles(
+                rank,
+                restart.attempt.index,
+                start.checkpoint,
+                saved_at=newest_save.write_place,
+                resumed_at=start.training_place,
+                evidence=restart.attempt.grounds,
+            ),
+            analysis.terms,
             events=(start.number, newest_save.event_number),
         )
         return

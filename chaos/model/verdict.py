@@ -1,7 +1,7 @@
 """The verdict of a run: pass, fail or inconclusive, with its reasons."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -16,9 +16,14 @@ Standing: TypeAlias = Literal["expected", "unexpected", "undecided", "not_run", 
 class Anomaly(Record):
     """One broken promise, with the numbers of the events that show it."""
 
+    #: the one of `chaos list findings`, or of another package's check; it is never renamed without
+    #: an alias. Empty in verdicts from before there were kinds
+    kind: str = ""
+    #: numbers, ranks, files and names, in fields that belong to the kind
+    facts: dict[str, Any] = Field(default_factory=dict)
     message: str
     events: tuple[int, ...] = ()
-    #: the parts of the state that it is about, without their ranks
+    #: what it is about, without ranks: parts of the state, metrics, files
     parts: tuple[str, ...] = ()
     severity: Severity = "wrong result"
     #: whether it is a result of the run that differs, where its check has both kinds

@@ -1,0 +1,1 @@
+"""Facts of findings about checkpoints."""

@@ -1,0 +1,1 @@
+"""The English of findings: a function per kind, and a row of the reference for each."""
