@@ -394,9 +394,8 @@ class Audit:
             yield run
 
     def _has_same_hang(self, row: RunRow) -> bool:
-        return any(
-            hung_row.is_hung and hung_row.defects == row.defects for hung_row in self._hung_rows
-        )
+        hung_rows = (hung_row for hung_row in self._hung_rows if hung_row.is_hung)
+        return any(hung_row.defect_keys == row.defect_keys for hung_row in hung_rows)
 
     @property
     def _longest_hang_s(self) -> float:
@@ -514,12 +513,12 @@ class Audit:
         """Return whether a run is the smallest of its defects so far; drop the one before."""
         if row.status != "fail":
             return False
-        earlier_row = self._smallest_rows.get(row.defects)
+        earlier_row = self._smallest_rows.get(row.defect_keys)
         if earlier_row is not None and measure_size(earlier_row) < measure_size(row):
             return False
         if earlier_row is not None:
             self.folder.prune(self.folder.run_directory(earlier_row.number))
-        self._smallest_rows[row.defects] = row
+        self._smallest_rows[row.defect_keys] = row
         return True
 
     def _search_causes(

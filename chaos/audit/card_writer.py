@@ -16,11 +16,12 @@ from chaos.audit.page import badge_svg, render_card, render_paragraph, summary_s
 from chaos.audit.plans import choose_retry_budget
 from chaos.audit.repro import repro_text
 from chaos.audit.retries import SETTINGS, Retries
-from chaos.audit.run_row import RunRow, extract_gist
+from chaos.audit.run_row import Defect, DefectKey, RunRow
 from chaos.audit.site_groups import FaultSite
 from chaos.audit.site_queue import SiteQueue, find_missing_parts, find_part
 from chaos.audit.site_sample import count_coverage, count_save_operations
 from chaos.audit.table import label_columns
+from chaos.check.grade import ACCEPTED
 from chaos.check.results import WITHOUT_CONSEQUENCE
 from chaos.model.masking import mask_value
 from chaos.report.ci import render as render_junit
@@ -203,25 +204,28 @@ def _join_run_places(runs: Sequence[RunRow]) -> list[FaultSite]:
 
 def _note_accepted(runs: Sequence[RunRow]) -> Iterator[Note]:
     """Yield a note for each accepted broken promise, with its number of runs."""
-    for count, text in _group_by_gist(text for run in runs for text in run.accepted):
-        first = f": {text}" if count == 1 else f", such as: {text}"
-        yield note(f"{plural(count, 'place')}{first}")
+    for count, defect in _group_defects(defect for run in runs for defect in run.accepted):
+        text = f"{ACCEPTED}{defect.severity}: {defect.check}: {defect.sentence}"
+        example = f": {text}" if count == 1 else f", such as: {text}"
+        yield Note(kind="accepted", text=f"{plural(count, 'place')}{example}")
 
 
 def _note_latent(runs: Sequence[RunRow]) -> Iterator[Note]:
     """Yield a note for each broken promise without consequence, with its number of places."""
-    for count, text in _group_by_gist(text for run in runs if run.is_right for text in run.latent):
+    right_runs = [run for run in runs if run.is_right]
+    for count, defect in _group_defects(defect for run in right_runs for defect in run.latent):
         places = "where it happened" if count == 1 else f"at all {count} places, such as this one"
-        yield note(f"latent: {text} ({WITHOUT_CONSEQUENCE} {places})")
+        text = f"latent: {defect.check}: {defect.sentence}"
+        yield note(f"{text} ({WITHOUT_CONSEQUENCE} {places})")
 
 
-def _group_by_gist(texts: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield the texts that say the same of several places once: their number, and the first."""
-    groups: dict[str, list[str]] = {}
-    for text in texts:
-        groups.setdefault(extract_gist(text), []).append(text)
-    for same_texts in groups.values():
-        yield len(same_texts), same_texts[0]
+def _group_defects(defects: Iterable[Defect]) -> Iterator[tuple[int, Defect]]:
+    """Yield the first of the defects that are the same at several places, with their number."""
+    groups: dict[DefectKey, list[Defect]] = {}
+    for defect in defects:
+        groups.setdefault(defect.key, []).append(defect)
+    for same_defects in groups.values():
+        yield len(same_defects), same_defects[0]
 
 
 def _build_job(clean: CleanResult) -> AuditedJob:

@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from typing import Any, Self
 
-from chaos.audit.run_row import DefectKey, RunRow, mask_names
+from pydantic import Field
+
+from chaos.audit.run_row import Defect, DefectKey, RunRow, upgrade_row
 from chaos.audit.site_category import SITE_CATEGORIES, SiteCategory
 from chaos.check.diagnosis import EFFECTS
 from chaos.check.epochs import CURSOR, EPOCHS
-from chaos.check.fix_hints import is_unexplained
 from chaos.check.headline import format_sentence
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state import STATE
@@ -34,6 +35,8 @@ class Confirmation(Record):
     #: passed; `open`: the run was inconclusive
     state: str
     headline: str
+    #: the first broken promise there; None without one
+    defect: DefectKey | None = None
 
     def __str__(self) -> str:
         words = {
@@ -55,6 +58,8 @@ class Finding(Record):
     groups: dict[SiteCategory, int]
     places: tuple[str, ...]
     smallest: RunRow
+    #: what that run shows of the defect, in the fields of its kind
+    facts: dict[str, Any] = Field(default_factory=dict)
     #: a path below the audit's folder
     repro: str
     #: likewise
@@ -81,13 +86,11 @@ class Finding(Record):
     def headline(self) -> str:
         """The smallest run in a sentence: its headline, if that is about this cause."""
         run, headline = self.smallest, self.smallest.headline
-        if run.defects[:1] != (self.defect,) and self._defect_sentence:
+        if run.defect_keys[:1] != (self.defect,) and self._defect_sentence:
             headline = format_sentence(f"{run.faults}{self._defect_sentence}")
         # Instead of its usual reasons, where these were tried.
         if (self.proof or self.trial) and self.defect.check in (STATE, TRAJECTORY):
-            sentence_by_check = dict(
-                zip((d.check for d in run.defects), run.sentences, strict=False)
-            )
+            sentence_by_check = {defect.check: defect.sentence for defect in run.defects}
             headline = format_sentence(
                 f"{run.faults}{sentence_by_check.get(TRAJECTORY, self._defect_sentence)}"
             )
@@ -103,7 +106,7 @@ class Finding(Record):
         is another one it may not have been seen why.
         """
         is_moved = all(part.startswith(("model.buffers", "rng.")) for part in self.defect.parts)
-        is_open = self.defect.check == STATE and (is_moved or is_unexplained(self._defect_sentence))
+        is_open = self.defect.check == STATE and (is_moved or self._example.is_unexplained)
         return is_open or self.defect.check in EFFECTS
 
     def add_proof(self, sentence: str, lines: Sequence[JobLine], cause: Sequence[str]) -> Self:
@@ -129,7 +132,7 @@ class Finding(Record):
     @property
     def _effect(self) -> DefectKey:
         """The numbers that differ, in place of a part of the state that is not their cause."""
-        trajectory_defects = [d for d in self.smallest.defects if d.check == TRAJECTORY]
+        trajectory_defects = [d for d in self.smallest.defect_keys if d.check == TRAJECTORY]
         return (
             trajectory_defects[0]
             if trajectory_defects and self.defect.check == STATE
@@ -147,15 +150,19 @@ class Finding(Record):
 
     def _remove_guesses(self, text: str) -> str:
         """Return a text without what was likely, where the cause was shown."""
-        for guess in self.smallest.guesses if self.proof else ():
-            text = text.replace(guess, "")
+        for defect in self.smallest.defects if self.proof else ():
+            text = text.replace(defect.guess, "")
         return text
 
     @property
+    def _example(self) -> Defect:
+        """This defect in the smallest run; without a sentence if that shows it by another sign."""
+        no_example = Defect(**self.defect.model_dump(include={*DefectKey.model_fields}))
+        return next((d for d in self.smallest.defects if d.key == self.defect), no_example)
+
+    @property
     def _defect_sentence(self) -> str:
-        """The sentence of the smallest run on this defect; empty in a record of an older chaos."""
-        run = self.smallest
-        return dict(zip(run.defects, run.sentences, strict=False)).get(self.defect, "")
+        return self._example.sentence
 
     @property
     def elsewhere(self) -> str:
@@ -166,7 +173,7 @@ class Finding(Record):
         confirmation = self.confirmation
         if confirmation is None:
             return ""
-        is_same = mask_names(confirmation.headline) == mask_names(self.smallest.headline)
+        is_same = confirmation.defect in self.smallest.defect_keys[:1]
         return (
             f"{confirmation}, same difference"
             if is_same
@@ -176,7 +183,7 @@ class Finding(Record):
     @property
     def besides(self) -> tuple[str, ...]:
         """The more specific checks that the smallest run breaks for another cause."""
-        defects = self.smallest.defects
+        defects = self.smallest.defect_keys
         index = defects.index(self.defect) if self.defect in defects else 0
         earlier_checks = dict.fromkeys(defect.check for defect in defects[:index])
         return tuple(check for check in earlier_checks if check != self.defect.check)
@@ -195,6 +202,17 @@ class Finding(Record):
         return " and ".join(filter(None, (places, runs)))
 
 
+def upgrade_finding(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a finding from JSON as it is written today."""
+    defect = {k: v for k, v in fields["defect"].items() if k != "gist"}
+    kind = fields["defect"].get("kind", fields["defect"].get("gist"))
+    return {
+        **fields,
+        "defect": {**defect, "kind": kind},
+        "smallest": upgrade_row(fields["smallest"]),
+    }
+
+
 def group_findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     """Group the failed runs by cause, the cause with the most places first.
 
@@ -206,15 +224,15 @@ def group_findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     an epoch is trained in another's order.
     """
     failed_runs = [run for run in runs if run.status == "fail" and run.defects]
-    main_by_defect = _merge_same_cause([defect for run in failed_runs for defect in run.defects])
+    main_by_defect = _merge_same_cause([key for run in failed_runs for key in run.defect_keys])
     broken_runs = [_rename_defects(run, main_by_defect.__getitem__) for run in failed_runs]
     main_defect = _find_main_data_defect(broken_runs)
     replaced_numbers = {
         run.number for run in broken_runs if _find_data_defect(run) not in (None, main_defect)
     }
     broken_runs = [_merge_data_defects(run, main_defect) for run in broken_runs]
-    counts = Counter(run.defects[0] for run in broken_runs)
-    ranking = sorted(counts, key=lambda d: (d.check == TRAJECTORY, -counts[d], d.check, d.gist))
+    counts = Counter(run.defect_keys[0] for run in broken_runs)
+    ranking = sorted(counts, key=lambda d: (d.check == TRAJECTORY, -counts[d], d.check, d.kind))
     runs_by_defect: dict[DefectKey, list[RunRow]] = {defect: [] for defect in ranking}
     for run in broken_runs:
         for defect in _select_causes(run, ranking):
@@ -241,12 +259,13 @@ def group_findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
 
 
 def _rename_defects(run: RunRow, rename: Callable[[DefectKey], DefectKey]) -> RunRow:
-    """Return a run in which each defect has another name, and the first sentence of that name."""
-    new_sentences: dict[DefectKey, str] = {}
-    sentences = dict(zip(run.defects, run.sentences, strict=False))
+    """Return a run in which each defect is another one, with the first sentence about that."""
+    renamed_defects: dict[DefectKey, Defect] = {}
     for defect in run.defects:
-        new_sentences.setdefault(rename(defect), sentences.get(defect, ""))
-    return run.replace(defects=tuple(new_sentences), sentences=tuple(new_sentences.values()))
+        key = rename(defect.key)
+        fields = key.model_dump(include={*DefectKey.model_fields})
+        renamed_defects.setdefault(key, defect.replace(**fields))
+    return run.replace(defects=tuple(renamed_defects.values()))
 
 
 def _find_data_defect(run: RunRow) -> DefectKey | None:
@@ -255,7 +274,7 @@ def _find_data_defect(run: RunRow) -> DefectKey | None:
     Neither an optimizer nor a schedule chooses inputs. Where the model came back, something was
     loaded, and its place in the data is another matter.
     """
-    first_defect, *other_defects = run.defects
+    first_defect, *other_defects = run.defect_keys
     if first_defect.check in _DATA:
         return first_defect
     parts = {part.partition(".")[0] for d in run.defects if d.check == STATE for part in d.parts}
@@ -267,7 +286,7 @@ def _find_data_defect(run: RunRow) -> DefectKey | None:
 def _find_main_data_defect(runs: Sequence[RunRow]) -> DefectKey | None:
     """Return the gravest and then most frequent sign of a place in the data that was lost."""
     counts = Counter(defect for run in runs if (defect := _find_data_defect(run)) is not None)
-    order = sorted(counts, key=lambda d: (SEVERITIES.index(d.severity), -counts[d], d.gist))
+    order = sorted(counts, key=lambda d: (SEVERITIES.index(d.severity), -counts[d], d.kind))
     return next(iter(order), None)
 
 
@@ -288,15 +307,15 @@ def measure_size(run: RunRow) -> tuple[object, ...]:
 def _merge_same_cause(defects: Sequence[DefectKey]) -> dict[DefectKey, DefectKey]:
     """Return, for each defect, the one with the fewest parts of those that begin with its first."""
     main_by_key: dict[object, DefectKey] = {}
-    for defect in sorted(set(defects), key=lambda d: (len(d.parts), d.gist)):
+    for defect in sorted(set(defects), key=lambda d: (len(d.parts), d.kind)):
         main_by_key.setdefault(
-            (defect.check, defect.severity, defect.parts[:1] or defect.gist), defect
+            (defect.check, defect.severity, defect.parts[:1] or defect.kind), defect
         )
-    return {d: main_by_key[d.check, d.severity, d.parts[:1] or d.gist] for d in set(defects)}
+    return {d: main_by_key[d.check, d.severity, d.parts[:1] or d.kind] for d in set(defects)}
 
 
 def _select_causes(run: RunRow, ranking: Sequence[DefectKey]) -> Sequence[DefectKey]:
-    main_defect, other_defects = run.defects[0], run.defects[1:]
+    main_defect, other_defects = run.defect_keys[0], run.defect_keys[1:]
     candidates = {main_defect, *(defect for defect in other_defects if defect.check != TRAJECTORY)}
     top_defect = next(defect for defect in ranking if defect in candidates)
     # Only parts of the state are known to be lost one by one.
@@ -350,6 +369,7 @@ def _build_finding(
         name=name,
         defect=defect,
         smallest=smallest,
+        facts=next((d.facts for d in smallest.defects if d.key == defect), {}),
         **_summarize_runs(runs),
         repro=f"repro/{name}.chaos.yaml",
         report=f"runs/{smallest.number}/report.html",
@@ -360,7 +380,7 @@ def _build_finding(
 
 def _select_lines(run: RunRow, defect: DefectKey) -> tuple[JobLine, ...]:
     """Return the lines behind a defect: of what was made, that of its own parts."""
-    is_first = run.defects[:1] == (defect,)
+    is_first = run.defect_keys[:1] == (defect,)
     part_roots = {part.partition(".")[0] for part in defect.parts}
     return tuple(
         line

@@ -44,9 +44,12 @@ _RESUMES = re.compile(r"--[\w-]*(?:resume|restore|continue)[\w-]*")
 
 
 class Note(Record):
-    """One fact of interest; a `warning` is one that may cost work or money."""
+    """One fact of interest.
 
-    kind: Literal["warning", "note"]
+    A `warning` is one that may cost work or money; `accepted` is a difference that was allowed.
+    """
+
+    kind: Literal["warning", "note", "accepted"]
     text: str
 
 

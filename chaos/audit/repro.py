@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from chaos.audit.finding import Confirmation
+from chaos.audit.run_row import find_first_defect
 from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.launch.backends import open_backend
@@ -60,7 +61,9 @@ def confirm_finding(
     if verdict.status == "fail":
         is_same = verdict.as_expected
         return Confirmation(
-            state="confirmed" if is_same else "otherwise", headline=verdict.headline
+            state="confirmed" if is_same else "otherwise",
+            headline=verdict.headline,
+            defect=find_first_defect(verdict),
         )
     state = "refuted" if verdict.status == "pass" else "open"
     return Confirmation(state=state, headline=verdict.headline)

@@ -1,17 +1,13 @@
 """One run with a fault as a row, which is all that an audit keeps of it in memory."""
 
-import re
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 from pydantic import Field
 
 from chaos.audit.chains import join_places
 from chaos.audit.site_category import SiteCategory
 from chaos.audit.site_groups import FaultSite
-from chaos.check.analysis import RunAnalysis
-from chaos.check.divergence import find_divergence
-from chaos.check.grade import ACCEPTED
 from chaos.check.headline import describe_faults
 from chaos.check.restarts import Restart, count_lost_steps
 from chaos.check.resumes import count_restarts, is_resumed
@@ -23,7 +19,7 @@ from chaos.model.places import START, AttemptRank
 from chaos.model.plan import Op
 from chaos.model.scenario import VerdictStatus
 from chaos.model.severity import Severity
-from chaos.model.verdict import Anomaly, CheckResult, JobLine, ResultName
+from chaos.model.verdict import Anomaly, CheckResult, JobLine, ResultName, Verdict
 from chaos.record import Record
 from chaos.report.outcome import FinishedRun, build_suite_row
 
@@ -34,22 +30,33 @@ _WORSE: tuple[Standing, ...] = (
     "reset",
     "not restored",
 )
-_NAMES = re.compile(r"\b(checkpoint_\S+|[0-9a-f]{12,}|\S*/\S+)")
-# How many more there are; and how far a job came that trains on and on, which is chance.
-_MORE = re.compile(r" \(and \d+ more\)$|(?<=^not over at its limit).*")
-_RANKS = re.compile(r"\branks? \d+(, \d+)*( and \d+)?")
-_NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
-_PLURAL = re.compile(r"(?<=N )(\w{2,}[^s\W])s\b")
 
 
 class DefectKey(Record):
-    """A broken promise without its numbers, so that it equals the same defect at another place."""
+    """What is broken, without its facts, so that it equals the same defect at another place."""
 
     check: str
-    gist: str
+    kind: str
     severity: Severity = "wrong result"
-    #: the affected parts of the state, without their ranks
+    #: what is affected, without ranks: parts of the state, metrics, files
     parts: tuple[str, ...] = ()
+
+
+class Defect(DefectKey):
+    """A broken promise of one run, with what that run shows of it."""
+
+    facts: dict[str, Any] = Field(default_factory=dict)
+    #: the end of a sentence that the run's faults begin
+    sentence: str = ""
+    #: what of the sentence is likely, and was not shown
+    guess: str = ""
+    #: why it is so was not seen
+    is_unexplained: bool = False
+
+    @property
+    def key(self) -> DefectKey:
+        """What makes it the same defect as that of another run."""
+        return DefectKey(check=self.check, kind=self.kind, severity=self.severity, parts=self.parts)
 
 
 class RunRow(Record):
@@ -67,7 +74,7 @@ class RunRow(Record):
     headline: str
     #: the broken promises, most specific first; those of one check are separate causes, the one
     #: that explains the first difference before the others
-    defects: tuple[DefectKey, ...]
+    defects: tuple[Defect, ...]
     #: the checks that had evidence
     evidence: tuple[str, ...]
     #: the checks that were inconclusive
@@ -91,17 +98,13 @@ class RunRow(Record):
     #: that of the gravest broken promise
     severity: Severity | None = None
     #: the broken promises that `--accept` allows
-    accepted: tuple[str, ...] = ()
-    #: the broken promises that no result bears out, each with its check
-    latent: tuple[str, ...] = ()
+    accepted: tuple[Defect, ...] = ()
+    #: the broken promises that no result bears out
+    latent: tuple[Defect, ...] = ()
     #: the results that were compared with the baseline's, and equal
     equal: tuple[ResultName, ...] = ()
     #: the beginning of a sentence
     faults: str = ""
-    #: its ends, one for each of the `defects`
-    sentences: tuple[str, ...] = ()
-    #: what of these sentences is likely, and was not shown
-    guesses: tuple[str, ...] = ()
     #: of the job's code, behind the first of the `defects`
     lines: tuple[JobLine, ...] = ()
     #: whether all its resumes went on within an epoch; None if some did
@@ -114,6 +117,11 @@ class RunRow(Record):
     keeps: bool | None = None
     #: the folder of the audit that it was taken over from, where nothing has changed since
     earlier: str = ""
+
+    @property
+    def defect_keys(self) -> tuple[DefectKey, ...]:
+        """Its defects as those of other runs, in the same order."""
+        return tuple(defect.key for defect in self.defects)
 
     @property
     def place(self) -> FaultSite:
@@ -156,6 +164,31 @@ class RunRow(Record):
     def has_all_faults(self) -> bool:
         """Whether all planned faults were injected; otherwise the place was not tried."""
         return self.status != "inconclusive" or self.landed >= len(self.ops)
+
+
+def upgrade_row(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a row from JSON as it is written today.
+
+    Before there were kinds, a sentence without its numbers stood for one.
+    """
+    if "sentences" not in fields:
+        return fields
+    defects = [
+        {
+            "check": defect["check"],
+            "kind": defect["gist"],
+            "severity": defect["severity"],
+            "parts": defect["parts"],
+            "sentence": sentence,
+        }
+        for defect, sentence in zip(fields["defects"], fields["sentences"], strict=True)
+    ]
+    texts = {
+        name: [{"check": "", "kind": text, "sentence": text} for text in fields.get(name, ())]
+        for name in ("accepted", "latent")
+    }
+    kept_fields = {k: v for k, v in fields.items() if k not in ("sentences", "guesses")}
+    return {**kept_fields, **texts, "defects": defects}
 
 
 def build_run_rows(
@@ -214,10 +247,11 @@ def build_run_row(number: int, place: FaultSite, run: FinishedRun) -> RunRow:
     """Return the row of a judged run."""
     row, verdict = build_suite_row(run), run.verdict
     parts, idle = _summarize_parts(run.analysis.restarts, run)
-    defects: dict[DefectKey, str] = {}
+    defects: dict[DefectKey, Defect] = {}
     for result in verdict.broken:
         for anomaly in result.anomalies:
-            defects.setdefault(_build_defect(result, anomaly, run.analysis), anomaly.message)
+            defect = _build_defect(result, anomaly)
+            defects.setdefault(defect.key, defect)
     return RunRow(
         number=number,
         name=place.name,
@@ -225,12 +259,8 @@ def build_run_row(number: int, place: FaultSite, run: FinishedRun) -> RunRow:
         ops=place.ops,
         status=verdict.status,
         headline=verdict.headline,
-        defects=tuple(defects),
+        defects=tuple(defects.values()),
         faults=describe_faults(run.analysis),
-        sentences=tuple(defects.values()),
-        guesses=tuple(
-            dict.fromkeys(a.guess for r in verdict.broken for a in r.anomalies if a.guess)
-        ),
         lines=verdict.lines,
         within=_resumes_within_epoch(run),
         keeps=_keeps_saves(run),
@@ -249,8 +279,8 @@ def build_run_row(number: int, place: FaultSite, run: FinishedRun) -> RunRow:
         resumed=verdict.restarts.resumed,
         from_scratch=verdict.restarts.from_scratch,
         severity=verdict.severity,
-        accepted=tuple(note for note in verdict.notes if note.startswith(ACCEPTED)),
-        latent=tuple(f"{r.check}: {a.message}" for r in verdict.results for a in r.latent),
+        accepted=tuple(_build_defect(r, r.accepted[0]) for r in verdict.results if r.accepted),
+        latent=tuple(_build_defect(r, anomaly) for r in verdict.results for anomaly in r.latent),
         equal=tuple(
             compared_result.name
             for compared_result in verdict.compared
@@ -320,41 +350,21 @@ def _summarize_parts(
     return standings, tuple(name for name in broken_parts if name not in important_parts)
 
 
-def mask_names(message: str) -> str:
-    """Return a message without the names that are drawn anew in each run."""
-    return _NAMES.sub("X", message)
+def find_first_defect(verdict: Verdict) -> DefectKey | None:
+    """Return the most specific broken promise of a verdict; None without one."""
+    anomalies = ((result, anomaly) for result in verdict.broken for anomaly in result.anomalies)
+    return next((_build_defect(*pair).key for pair in anomalies), None)
 
 
-def extract_gist(message: str) -> str:
-    """Return an anomaly's message without the words that depend on the place."""
-    masked_message = _RANKS.sub("rank N", mask_names(_MORE.sub("", message)))
-    return _PLURAL.sub(r"\1", _NUMBER.sub("N", masked_message))
-
-
-def _build_defect(result: CheckResult, anomaly: Anomaly, analysis: RunAnalysis) -> DefectKey:
-    is_trajectory = result.check == TRAJECTORY
-    defect_gist = _describe_divergence(analysis) if is_trajectory else extract_gist(anomaly.message)
-    return DefectKey(
+def _build_defect(result: CheckResult, anomaly: Anomaly) -> Defect:
+    return Defect(
         check=result.check,
-        gist=defect_gist,
+        kind=anomaly.kind,
         severity=anomaly.severity,
-        parts=() if is_trajectory else anomaly.parts,
+        # Which numbers differ first depends on the place.
+        parts=() if result.check == TRAJECTORY else anomaly.parts,
+        facts=anomaly.facts,
+        sentence=anomaly.message,
+        guess=anomaly.guess,
+        is_unexplained=anomaly.is_unexplained,
     )
-
-
-def _describe_divergence(analysis: RunAnalysis) -> str:
-    """Return the quantity that differs from the baseline, without its numbers."""
-    first_divergence = find_divergence(analysis)
-    resumed_epochs = {restart.epoch for restart in analysis.restarts if restart.epoch is not None}
-    if first_divergence is None or not resumed_epochs:
-        return "the numbers differ from the baseline's"
-    if first_divergence.epoch in resumed_epochs:
-        return "the numbers differ from the baseline's from a resumed epoch on"
-    # The numbers are others at each place. What one defect has in common is when it shows: at once,
-    # or in a later epoch.
-    timing = (
-        "after a resumed one"
-        if first_divergence.epoch > min(resumed_epochs)
-        else "before any resumed one"
-    )
-    return f"the numbers differ from the baseline's from an epoch {timing} on"

@@ -7,7 +7,6 @@ from chaos.audit.card import Card, SaveStep
 from chaos.audit.finding import Finding
 from chaos.audit.retries import SETTINGS
 from chaos.audit.table import group_rows, kind_rows, part_rows
-from chaos.check.grade import ACCEPTED
 from chaos.check.headline import format_sentence
 from chaos.model.verdict import RESULT_WORDS
 from chaos.report.outcome import Tone
@@ -119,8 +118,7 @@ def list_remarks(card: Card) -> Iterator[ReportLine]:
         yield ReportLine("calm", card.retries.label, card.retries.note)
     yield from (ReportLine("calm", "replaced", str(row)) for row in card.replaced)
     for note in card.notes:
-        is_plain = note.kind == "note" and ACCEPTED not in note.text
-        yield ReportLine("calm" if is_plain else "open", note.kind, note.text)
+        yield ReportLine("calm" if note.kind == "note" else "open", note.kind, note.text)
     if omission := describe_omissions(card):
         yield ReportLine("calm", "not tried", omission)
 

@@ -15,7 +15,6 @@ from chaos.audit.page import KIND_HEAD, build_kind_cells
 from chaos.audit.run_row import DefectKey, RunRow
 from chaos.audit.sections import CauseSection, describe_changes, list_causes, list_remarks
 from chaos.audit.table import Fate, RunTally, build_cells, group_rows, kind_rows
-from chaos.check.grade import ACCEPTED
 from chaos.report.live import LiveLine
 from chaos.report.outcome import Tone
 from chaos.report.screen import build_bare_table, build_labelled_table, build_number_columns
@@ -76,7 +75,7 @@ def _parts(card: Card, *, framed: bool) -> Iterator[RenderableType]:
 
 def _is_note(line: ReportLine) -> bool:
     """Return whether a remark is a note, which was shown before the first fault."""
-    return line.label in ("note", "warning") and ACCEPTED not in line.text
+    return line.label in ("note", "warning")
 
 
 def kind_table(card: Card) -> Table:
@@ -187,8 +186,8 @@ class AuditDisplay(LiveLine):
         self._delay_reason = self._explain_delay(progress)
         self._progress, self._shown_ns = progress, self._clock.now_ns()
         row = progress.latest_row
-        if row is not None and row.is_wrong and self._shown_defects.isdisjoint(row.defects):
-            self._shown_defects.update(row.defects)
+        if row is not None and row.is_wrong and self._shown_defects.isdisjoint(row.defect_keys):
+            self._shown_defects.update(row.defect_keys)
             self.write_line(Text.assemble(("found", "bold red"), f": {row.headline}"))
         self.show_line(self, stage=progress.stage, share=progress.share)
 

@@ -37,6 +37,7 @@ def build_anomaly(  # noqa: PLR0913 (the fields of an anomaly)
     severity: Severity = "wrong result",
     is_result: bool | None = None,
     guess: str = "",
+    is_unexplained: bool = False,
 ) -> Anomaly:
     """Return a broken promise with its kind, its facts as in JSON, and the sentence about them.
 
@@ -54,4 +55,5 @@ def build_anomaly(  # noqa: PLR0913 (the fields of an anomaly)
         severity=severity,
         is_result=is_result,
         guess=guess,
+        is_unexplained=is_unexplained,
     )

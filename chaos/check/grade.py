@@ -33,7 +33,7 @@ from chaos.model.verdict import CheckResult
 
 # The checks that show that training continued at its place, over as many steps.
 _POSITION_CHECKS = ("agreement", "resume-point", "cursor", "epochs", "batch")
-ACCEPTED = "accepted as "  # opens a note on a broken promise that is accepted
+ACCEPTED = "accepted as "  # begins a note on a broken promise that is accepted
 _ACCEPTABLE_SEVERITIES: dict[Acceptable, Severity] = {
     "rng": "not reproducible",
     "lost-work": "work lost",
@@ -89,7 +89,7 @@ def accept_failures(
 
 def _accept_failure(result: CheckResult) -> CheckResult:
     summary = f"{ACCEPTED}{result.severity}: {result.summary}"
-    return result.replace(status="pass", anomalies=(), summary=summary)
+    return result.replace(status="pass", anomalies=(), accepted=result.anomalies, summary=summary)
 
 
 def _set_severity(result: CheckResult, severity: Severity) -> CheckResult:

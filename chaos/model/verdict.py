@@ -30,6 +30,8 @@ class Anomaly(Record):
     is_result: bool | None = None
     #: the part of the message that says what is likely and was not shown
     guess: str = ""
+    #: whether why it is so was not seen
+    is_unexplained: bool = False
 
 
 Role: TypeAlias = Literal["made", "saved", "read"]
@@ -81,6 +83,8 @@ class CheckResult(Record):
     anomalies: tuple[Anomaly, ...] = ()
     #: broken promises that no result of the run bears out: they fail nothing
     latent: tuple[Anomaly, ...] = ()
+    #: broken promises that the scenario allows: they fail nothing
+    accepted: tuple[Anomaly, ...] = ()
     #: figures worth showing, each named with its unit
     measures: dict[str, float | int | str | None] = Field(default_factory=dict)
     #: the one that brings the check, where it is not chaos's own

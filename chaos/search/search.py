@@ -344,7 +344,7 @@ class Search:
         self.folder.save_report(row.number, baseline, seconds=seconds, scenario=scenario_text)
         return FoundCause(
             **vars(best),
-            cause=defect,
+            cause=defect.key,
             is_repeated=is_repeated,
             file=str(file),
             report=f"{self.folder.display_path}/runs/{row.number}/report.html",
@@ -362,7 +362,7 @@ def find_cause(row: RunRow) -> Cause | None:
     if not row.is_wrong or not row.defects:
         return None
     first_defect = row.defects[0]
-    return first_defect.check, next(iter(first_defect.parts), first_defect.gist)
+    return first_defect.check, next(iter(first_defect.parts), first_defect.kind)
 
 
 def find_combinations(run: FinishedRun) -> set[tuple[str, ...]]:
