@@ -28,9 +28,10 @@ from chaos.extensions import refuse_unusable
 from chaos.harness import Harness
 from chaos.launch.backends import open_backend
 from chaos.model.arguments import build_command_line
+from chaos.model.expect import Acceptable, Sampling
 from chaos.model.launcher import Launcher, Restart
 from chaos.model.plan import PlanBackend
-from chaos.model.scenario import Acceptable, Sampling, Tier
+from chaos.model.scenario import Tier
 from chaos.report.result import Result
 from chaos.report.screen import build_console
 from chaos.run.clock import SystemClock

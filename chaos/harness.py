@@ -18,6 +18,7 @@ from rich.text import Text
 
 from chaos import runner
 from chaos.check.prediction_band import RUNS_MIN
+from chaos.check.prose.registry import list_entries
 from chaos.check.time_limits import add_idle_limit
 from chaos.errors import (
     ClusterError,
@@ -319,36 +320,44 @@ def load_recorded_history(directory: RunDirectory) -> History:
     return read_history(directory.journals)
 
 
-def refuse_unknown_check(file: Path, scenario: Scenario, *, line: int | None = None) -> None:
-    """Raise `ScenarioError` where a scenario expects a check that does not exist.
+def refuse_unknown_expectations(file: Path, scenario: Scenario, *, line: int | None = None) -> None:
+    """Raise `ScenarioError` where a scenario expects a check or a finding that does not exist.
 
-    Without `line`, the error is at the line of the file that names the check.
+    Without `line`, the error is at the line of the file that names it.
     """
-    names = list_check_names()
-    expected_checks = (scenario.expect.check, *scenario.expect.besides)
-    unknown_check = next((name for name in expected_checks if name not in {None, *names}), None)
-    if unknown_check is None:
+    expect = scenario.expect
+    accepted_findings = [entry.finding for entry in expect.accept_findings]
+    _refuse_unknown_name(file, "check", [expect.check, *expect.besides], list_check_names(), line)
+    kinds = [entry.kind for entry in list_entries()]
+    _refuse_unknown_name(file, "finding", [expect.finding, *accepted_findings], kinds, line)
+
+
+def _refuse_unknown_name(
+    file: Path, noun: str, used_names: list[str | None], names: list[str], line: int | None
+) -> None:
+    unknown_name = next((name for name in used_names if name not in {None, *names}), None)
+    if unknown_name is None:
         return
     if line is None:
         lines = file.read_text(encoding="utf-8").splitlines()
-        name_pattern = re.compile(rf"(?<![\w-]){re.escape(unknown_check)}(?![\w-])")
+        name_pattern = re.compile(rf"(?<![\w-]){re.escape(unknown_name)}(?![\w-])")
         line = next(
             (line_number for line_number, text in enumerate(lines, 1) if name_pattern.search(text)),
             1,
         )
-    close_matches = difflib.get_close_matches(unknown_check, names, n=1)
+    close_matches = difflib.get_close_matches(unknown_name, names, n=1)
     hint = (
         f"Did you mean {close_matches[0]}?"
         if close_matches
-        else f"The checks are {', '.join(names)}."
+        else f"They are {', '.join(names)}: `chaos list {noun}s`."
     )
-    raise ScenarioError(file, line, f"there is no check '{unknown_check}'", hint)
+    raise ScenarioError(file, line, f"there is no {noun} '{unknown_name}'", hint)
 
 
 def load_scenario_plan(file: Path, *, cwd: Path, seed: int, backend: PlanBackend) -> Plan:
     """Return the plan of a scenario file, or raise `ScenarioError`."""
     scenario = load_scenario(file)
-    refuse_unknown_check(file, scenario)
+    refuse_unknown_expectations(file, scenario)
     return make_plan(scenario, file=file.resolve(), seed=seed, cwd=cwd, backend=backend)
 
 

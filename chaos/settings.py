@@ -64,7 +64,7 @@ def _is_backend(value: object) -> bool:
 
 
 def _is_sampling(value: object) -> bool:
-    from chaos.model.scenario import Sampling  # noqa: PLC0415 - likewise
+    from chaos.model.expect import Sampling  # noqa: PLC0415 - likewise
 
     return value in get_args(Sampling)
 

@@ -46,9 +46,10 @@ from chaos.job_failure import (
 )
 from chaos.model.arguments import build_command_line
 from chaos.model.event import DeadlinePassed, FileWritten, FitCalled, WroteOutside
+from chaos.model.expect import Profile
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
-from chaos.model.scenario import Job, Profile
+from chaos.model.scenario import Job
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock
 from chaos.run.directory import RunDirectory

@@ -17,9 +17,9 @@ from chaos.check.steps import Step
 from chaos.check.tolerance import EXACT, PredictionBands
 from chaos.model.event import FileSaveBegun, WroteOutside
 from chaos.model.events.harness import REFUSED
+from chaos.model.expect import Profile
 from chaos.model.history import History
 from chaos.model.places import RankName
-from chaos.model.scenario import Profile
 from chaos.record import Record
 from chaos.wording import plural
 

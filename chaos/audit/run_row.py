@@ -14,10 +14,10 @@ from chaos.check.resumes import count_restarts, is_resumed
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.diagnosis import Standing
 from chaos.model.event import FileLoaded, StepDone
+from chaos.model.expect import VerdictStatus
 from chaos.model.history import History
 from chaos.model.places import START, AttemptRank
 from chaos.model.plan import Op
-from chaos.model.scenario import VerdictStatus
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult, JobLine, ResultName, Verdict
 from chaos.record import Record

@@ -6,22 +6,6 @@ from dataclasses import fields
 from pydantic_core import to_jsonable_python
 
 from chaos.check.kinds.base import Facts
-from chaos.check.prose import (  # noqa: F401 (each registers the sentences of its kinds)
-    artifacts,
-    batch,
-    budgets,
-    checkpoints,
-    epochs,
-    metrics,
-    outcome,
-    processes,
-    progress,
-    resume,
-    samples,
-    saves,
-    state,
-    trajectory,
-)
 from chaos.check.prose.registry import describe_finding
 from chaos.model.launcher import LauncherWords
 from chaos.model.severity import Severity

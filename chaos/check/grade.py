@@ -26,8 +26,8 @@ from chaos.check.state_at_resume import ResumeRow
 from chaos.check.state_comparison import compare_states
 from chaos.check.state_snapshots import index_parts, is_rng
 from chaos.check.trajectory import TRAJECTORY
+from chaos.model.expect import Acceptable, Expect
 from chaos.model.places import RankEpoch
-from chaos.model.scenario import Acceptable, Expect
 from chaos.model.severity import Severity
 from chaos.model.verdict import CheckResult
 
@@ -73,18 +73,42 @@ def accept_failures(
     """
     failures = [result for result in results if result.status == "fail"]
     allowed_severities = {_ACCEPTABLE_SEVERITIES[word] for word in expect.accept}
+    reasons_by_check = {
+        result.check: reasons
+        for result in failures
+        if (reasons := _find_reasons(expect, result)) is not None
+    }
     is_resampled = expect.sampling == "resampled" and any(
         r.check in _SAMPLE_CHECKS for r in failures
     )
     drawn_checks = (*_SAMPLE_CHECKS, TRAJECTORY) if is_resampled else ()
     if not failures or not all(
         result.severity in allowed_severities
+        or result.check in reasons_by_check
         or (result.check in drawn_checks and result.severity == _ACCEPTABLE_SEVERITIES["rng"])
         for result in failures
     ):
         return tuple(results), ()
-    notes = tuple(f"{ACCEPTED}{r.severity}: {r.check}: {r.summary}" for r in failures)
+    notes = tuple(
+        f"{ACCEPTED}{r.severity}: {r.check}: {r.summary}"
+        + "".join(f" ({reason})" for reason in reasons_by_check.get(r.check, ()))
+        for r in failures
+    )
     return tuple(_accept_failure(r) if r in failures else r for r in results), notes
+
+
+def _find_reasons(expect: Expect, result: CheckResult) -> tuple[str, ...] | None:
+    """Return why each finding of a check is accepted by its kind; None if any of them is not."""
+    reasons = []
+    for anomaly in result.anomalies:
+        matching_entries = (
+            entry for entry in expect.accept_findings if entry.matches(anomaly.kind, anomaly.parts)
+        )
+        accepted_finding = next(matching_entries, None)
+        if accepted_finding is None:
+            return None
+        reasons.append(accepted_finding.reason)
+    return tuple(dict.fromkeys(reasons)) if reasons else None
 
 
 def _accept_failure(result: CheckResult) -> CheckResult:

@@ -15,8 +15,8 @@ from chaos.check.resumes import describe_no_work, find_untested_reason, has_no_w
 from chaos.check.save_operations import find_file
 from chaos.check.state import STATE
 from chaos.check.trajectory import TRAJECTORY
+from chaos.model.expect import VerdictStatus
 from chaos.model.history import History
-from chaos.model.scenario import VerdictStatus
 from chaos.model.trigger import (
     SAVE_MOMENTS,
     AtMoment,

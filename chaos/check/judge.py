@@ -38,10 +38,10 @@ from chaos.faults.world import LauncherFeature
 from chaos.model.arguments import build_command_line
 from chaos.model.diagnosis import Resume
 from chaos.model.event import JournalCut, StartedAgain
+from chaos.model.expect import VerdictStatus
 from chaos.model.history import History
 from chaos.model.masking import mask_words
 from chaos.model.plan import Plan
-from chaos.model.scenario import VerdictStatus
 from chaos.model.verdict import CheckResult, Verdict
 
 
@@ -364,9 +364,9 @@ def _decide_status(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> V
 
 def _find_first_failure(
     results: tuple[CheckResult, ...], ignored_checks: tuple[str, ...] = ()
-) -> str | None:
-    failed_checks = (result.check for result in results if result.status == "fail")
-    return next((check for check in failed_checks if check not in ignored_checks), None)
+) -> CheckResult | None:
+    failures = (result for result in results if result.status == "fail")
+    return next((result for result in failures if result.check not in ignored_checks), None)
 
 
 def _is_expected(
@@ -375,8 +375,13 @@ def _is_expected(
     expect = analysis.plan.expect
     if _is_defect_absent(analysis, status, results):
         return True
-    has_expected_check = expect.check is None or expect.check == _find_first_failure(
-        results, expect.besides
+    first_failure = _find_first_failure(results, expect.besides)
+    has_expected_check = expect.check is None or (
+        first_failure is not None and first_failure.check == expect.check
+    )
+    has_expected_kind = expect.finding is None or (
+        first_failure is not None
+        and any(anomaly.kind == expect.finding for anomaly in first_failure.anomalies)
     )
     if expect.verdict == "inconclusive":
         has_expected_check = any(
@@ -384,7 +389,8 @@ def _is_expected(
         )
     # A defect that shows although the fault did not happen is not the one that it was to show.
     has_grounds = expect.verdict != "fail" or _find_missing_grounds(results) is None
-    return status == expect.verdict and has_expected_check and has_grounds
+    has_expected_finding = has_expected_check and has_expected_kind
+    return status == expect.verdict and has_expected_finding and has_grounds
 
 
 def _is_defect_absent(
@@ -427,6 +433,7 @@ def _describe_expectation(
     expect = analysis.plan.expect
     manner = "first named" if expect.verdict == "fail" else "told"
     expectation = expect.verdict + (f", {manner} by {expect.check}" if expect.check else "")
+    expectation += f", as {expect.finding}" if expect.finding else ""
     if _is_defect_absent(analysis, status, results):
         versions = f"{analysis.terms.name} {', '.join(expect.seen_in)}"
         origin = f" (seen in {versions})" if expect.seen_in else ""
@@ -437,9 +444,11 @@ def _describe_expectation(
     if _is_expected(analysis, status, results):
         return f"{expectation}, as expected"
     first_failure = _find_first_failure(results)
-    sentence = f"expected {expectation}; got {status}" + (
-        f", first named by {first_failure}" if first_failure else ""
-    )
+    sentence = f"expected {expectation}; got {status}"
+    if first_failure is not None:
+        kinds = dict.fromkeys(a.kind for a in first_failure.anomalies if a.kind and expect.finding)
+        kind_text = f", as {', '.join(kinds)}" if kinds else ""
+        sentence += f", first named by {first_failure.check}{kind_text}"
     missing_grounds = _find_missing_grounds(results) if expect.verdict == "fail" else None
     return (
         sentence

@@ -29,7 +29,7 @@ from functools import cache
 from typing import TypeAlias
 
 from chaos.model.bounds import Tolerance
-from chaos.model.scenario import Profile
+from chaos.model.expect import Profile
 
 RUNS_MIN = 5
 FALSE_ALARMS = 0.01

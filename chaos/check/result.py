@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.inputs import InputComparison
-from chaos.model.scenario import VerdictStatus
+from chaos.model.expect import VerdictStatus
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.wording import plural
 

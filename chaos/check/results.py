@@ -112,7 +112,10 @@ def is_required(plan: Plan, result: CheckResult) -> bool:
     expect = plan.expect
     fields = [field for field, check in _CHECKS_BY_FIELD.items() if check == result.check]
     is_stated = any(getattr(expect, field) not in (None, False) for field in fields)
-    return is_stated or expect.check == result.check
+    is_named = expect.finding is not None and any(
+        anomaly.kind == expect.finding for anomaly in result.anomalies
+    )
+    return is_stated or is_named or expect.check == result.check
 
 
 def find_inequality(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str | None:

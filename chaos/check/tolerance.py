@@ -13,8 +13,8 @@ from chaos.check.prediction_band import PROFILES, BandCounts, Interval, Key, lea
 from chaos.check.state_snapshots import MOMENTS, StateSnapshots
 from chaos.check.values import NumberPair, flatten_values, parse_number
 from chaos.model.bounds import Tolerance
+from chaos.model.expect import Profile
 from chaos.model.places import StatePlace
-from chaos.model.scenario import Profile
 
 # Of a metric's own size: one that varies more between clean runs, a time as a rule, tells nothing.
 NOISY_PART = 0.25

@@ -27,6 +27,7 @@ from chaos.audit.site_sample import STEP_PLACES_MAX
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.audit.threads import ThreadLimit
 from chaos.cli import signals
+from chaos.cli.acceptance import parse_accepted_finding
 from chaos.cli.cluster import refuse_invalid_address
 from chaos.cli.documents import Document, Form, Format, Output
 from chaos.cli.options import (
@@ -58,11 +59,12 @@ from chaos.launch.backends import (
     why_not_forked,
 )
 from chaos.model.bounds import Tolerance
+from chaos.model.expect import Expect, Sampling
 from chaos.model.launcher import LAUNCHER_FACTS, Launcher, LauncherFacts, Restart
 from chaos.model.masking import mask_words
 from chaos.model.objects import is_store_object, restore_object_name
 from chaos.model.plan import Confined, Plan, PlanBackend
-from chaos.model.scenario import TIERS, Expect, Sampling, Tier
+from chaos.model.scenario import TIERS, Tier
 from chaos.report.screen import render_plain
 from chaos.run.ci import add_to_step_summary, is_github_actions
 from chaos.run.clock import SystemClock, format_stamp
@@ -264,8 +266,9 @@ Accept = Annotated[
     list[str] | None,
     typer.Option(
         "--accept",
-        metavar="rng|lost-work|cosmetic",
-        help="Report differences of this severity as notes, not as failures. Repeatable.",
+        metavar="rng|lost-work|cosmetic|FINDING[:PART]=REASON",
+        help="Report differences of this severity, or findings of this kind, as notes and not as "
+        "failures. Repeatable.",
     ),
 ]
 Sampled = Annotated[
@@ -517,16 +520,11 @@ def _build_expectation(
 ) -> Expect:
     """Return what is expected of the job, with the findings that are accepted."""
     accepted_words = accept or ()
-    for word in accepted_words:
-        if word not in ACCEPTABLE:
-            raise UsageError(
-                f"a severity that can be accepted is rng, lost-work or cosmetic; got '{word}'",
-                "rng: only random streams differ. lost-work: saved work is trained again. "
-                "cosmetic: only what is shown or logged differs.",
-                location="--accept",
-            )
     changes: dict[str, object] = {
         "accept": tuple(word for word in ACCEPTABLE if word in accepted_words),
+        "accept_findings": tuple(
+            parse_accepted_finding(word) for word in accepted_words if word not in ACCEPTABLE
+        ),
         "sampling": sampling,
     }
     if tolerance is not None:

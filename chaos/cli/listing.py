@@ -29,7 +29,7 @@ LISTS = (*TOPICS, "scenarios", "jobs")
 
 
 def complete_name(prefix: str) -> list[str]:
-    """Return the lists, faults and checks that begin so: a shell completes them."""
+    """Return the lists, faults, checks and findings that begin so: a shell completes them."""
     return [
         name for name in (*LISTS, *list_names(load_external_checks())) if name.startswith(prefix)
     ]
@@ -40,7 +40,7 @@ def list_(
         str,
         typer.Argument(
             metavar="WHAT",
-            help=f"{', '.join(LISTS)}, or the name of a fault or a check.",
+            help=f"{', '.join(LISTS)}, or the name of a fault, a check or a finding.",
             autocompletion=complete_name,
         ),
     ],
@@ -48,9 +48,9 @@ def list_(
         Path, typer.Option("--in", metavar="FOLDER", help="Folder of scenarios and jobs.")
     ] = Path("scenarios"),
 ) -> None:
-    """List faults, places, checks, scenarios or jobs, or explain a fault or a check.
+    """List faults, places, checks, findings, scenarios or jobs, or explain one by its name.
 
-    Examples: chaos list faults; chaos list preempt_node
+    Examples: chaos list faults; chaos list preempt_node; chaos list older-save
     """
     if what in TOPICS:
         build_console().print(build_catalogue(what, load_external_checks()))
@@ -87,7 +87,7 @@ def _find_explanation(name: str) -> str:
             if close_names
             else f"The lists are {', '.join(LISTS)}."
         )
-        raise UsageError(f"there is no list, fault or check '{name}'", hint)
+        raise UsageError(f"there is no list, fault, check or finding '{name}'", hint)
     return text
 
 

@@ -5,9 +5,10 @@ from typing import Literal, Self, TypeAlias
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from chaos.faults.base import Fault
+from chaos.model.expect import Expect
 from chaos.model.fault_entry import FaultEntry, PlacedFault
 from chaos.model.launcher import Launcher
-from chaos.model.scenario import Cloud, Expect, Job, Limits, Tier
+from chaos.model.scenario import Cloud, Job, Limits, Tier
 from chaos.model.watch import Watch
 from chaos.plugins import AbsentFault
 from chaos.record import Record

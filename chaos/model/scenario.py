@@ -12,18 +12,14 @@ from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_
 from chaos.faults.base import PLATFORMS, Platform
 from chaos.faults.world import WHO_HAS
 from chaos.model.arguments import Arguments, merge_restart_args
-from chaos.model.bounds import Bound, Charges, Tolerance
 from chaos.model.draws import Lifetimes
+from chaos.model.expect import Expect
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, LauncherFacts, Restart
 from chaos.model.trigger import SAVE_MOMENTS, AtMoment, AtStart, AtState
 from chaos.model.watch import Watch
 from chaos.record import Record
 
-Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
-VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive"]
-Acceptable: TypeAlias = Literal["rng", "lost-work", "cosmetic"]
-Sampling: TypeAlias = Literal["exactly_once", "at_least_once", "resampled"]
 Dependency: TypeAlias = Literal["afterok", "afterany"]
 Cloud: TypeAlias = Literal["aws", "gcp", "azure"]
 
@@ -310,114 +306,6 @@ def parse_platform(text: str) -> tuple[Platform, str]:
         expected_form = f"{platform}:{_PLATFORM_LOCATIONS[platform]}".rstrip(":")
         raise ValueError(f"this platform is written {expected_form}, got {text!r}")
     return platform, account_scope
-
-
-class Expect(Record):
-    """The special expectations of this scenario; every check runs anyway."""
-
-    verdict: VerdictStatus = "pass"
-    check: str | None = Field(
-        default=None,
-        description="with `verdict: fail`: the check that must name the defect; with "
-        "`verdict: inconclusive`: the one that cannot tell",
-    )
-    besides: tuple[str, ...] = Field(
-        default=(),
-        description="with `check`: the checks that may be broken as well, by other known defects",
-    )
-    until: Literal["fixed"] | None = Field(
-        default=None,
-        description="with `verdict: fail`: a defect of Ray's own is shown; a run that passes "
-        "is news (fixed?), and no failure",
-    )
-    seen_in: tuple[str, ...] = Field(
-        default=(), description="with `until: fixed`: the Ray versions that have the defect"
-    )
-    outcome: Literal["finished", "error"] = Field(
-        default="finished", description="how `trainer.fit()` ends: it returns, or it raises"
-    )
-    attempts: PositiveInt | None = Field(
-        default=None, description="worker groups in all; left out: one more than the faults"
-    )
-    charges: Charges | None = Field(
-        default=None,
-        description="left out: one failure per killed worker or node, one preemption per "
-        "preempted node",
-    )
-    lost_steps: Bound | None = Field(
-        default=None, description="finished steps that a restart may throw away, the worst rank"
-    )
-    recovery_s: Bound | None = Field(
-        default=None,
-        description="from the fault to the next attempt's first step; left out: 120 s, or twice "
-        "what the job takes to start without a fault, if that is more",
-    )
-    loss_tolerance: Tolerance | None = Field(
-        default=None, description="left out: losses equal the baseline's to the last bit"
-    )
-    band: Profile | None = Field(
-        default=None,
-        description="for a job that does not repeat itself: losses, metrics and the state lie "
-        "where five baselines show that they may, and as much further as the profile tolerates",
-    )
-    accept: tuple[Acceptable, ...] = Field(
-        default=(),
-        description="what may be broken, with a note: `rng`, where it is shown that only random "
-        "streams differ after a resume (dropout, shuffles), and every part of the state, step and "
-        "sample is there; `lost-work`, a resume from an older save than there was, where all is "
-        "the baseline's in the end; `cosmetic`, what is only logged",
-    )
-    ignore_metrics: tuple[str, ...] = Field(
-        default=(),
-        description="reported metrics that are not compared with the baseline's; dotted for "
-        "nested ones (`val.seconds`), and a name stands for all that is below it; likewise what "
-        "is counted in files that the job saves",
-    )
-    sampling: Sampling = Field(
-        default="exactly_once",
-        description="what a restart may do to an epoch's samples; `at_least_once`: it leaves none "
-        "out, and the epoch that it goes on with may train as many steps a second time as the "
-        "restart threw away; what follows them equals no baseline to the last bit, so that "
-        "`loss_tolerance` or `band` is needed to judge it; `resampled`: it may draw other inputs, "
-        "as many of them, and the numbers that follow from them are noted; every part of the "
-        "state and every step is still due",
-    )
-    align: Literal["reports", "steps"] = Field(
-        default="reports",
-        description="how a run is laid beside its baseline: report by report; `steps`: by the "
-        "number of steps made in all, for a job that reports or saves by the clock, at other "
-        "steps in every run; what is reported and saved is then not compared, losses, inputs and "
-        "state are",
-    )
-    jit_checkpoint: bool = Field(
-        default=False,
-        description="the job saves on notice that its node will go, and must have "
-        "committed before the node does",
-    )
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the job is to repeat itself to the last bit."""
-        return self.loss_tolerance is None and self.band is None
-
-    @model_validator(mode="after")
-    def _validate_combination(self) -> Self:
-        if self.loss_tolerance is not None and self.band is not None:
-            raise ValueError("expect has either loss_tolerance or band")
-        if self.check is not None and self.verdict == "pass":
-            raise ValueError("expect.check goes with `verdict: fail` or `verdict: inconclusive`")
-        if self.check is None and self.verdict == "inconclusive":
-            raise ValueError(
-                "`verdict: inconclusive` needs expect.check, the check that cannot tell; without "
-                "it a fault that never happened would be as expected"
-            )
-        if self.besides and (self.check is None or self.verdict != "fail"):
-            raise ValueError("expect.besides goes with `verdict: fail` and expect.check")
-        if self.until is not None and self.verdict != "fail":
-            raise ValueError("expect.until goes with `verdict: fail`")
-        if self.seen_in and self.until is None:
-            raise ValueError("expect.seen_in goes with `until: fixed`")
-        return self
 
 
 class Limits(Record):

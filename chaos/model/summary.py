@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from chaos.model.scenario import VerdictStatus
+from chaos.model.expect import VerdictStatus
 from chaos.model.verdict import Standing
 from chaos.record import Record
 

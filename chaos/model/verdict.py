@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field
 
 from chaos.model.diagnosis import Resume
-from chaos.model.scenario import VerdictStatus
+from chaos.model.expect import VerdictStatus
 from chaos.model.severity import Severity, find_worst_severity
 from chaos.record import Record
 

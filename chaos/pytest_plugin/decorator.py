@@ -9,18 +9,11 @@ from typing import Any, TypeAlias
 import pytest
 
 from chaos.model.draws import Lifetimes
+from chaos.model.expect import Expect
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.launcher import Launcher, Restart
 from chaos.model.plan import BackendName
-from chaos.model.scenario import (
-    ClusterShape,
-    Dependency,
-    Expect,
-    FailureBudget,
-    Limits,
-    Retention,
-    Tier,
-)
+from chaos.model.scenario import ClusterShape, Dependency, FailureBudget, Limits, Retention, Tier
 from chaos.model.watch import Watch
 from chaos.pytest_plugin.options import SCENARIO_MARK
 from chaos.pytest_plugin.result import require_expected

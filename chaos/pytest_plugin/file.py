@@ -9,7 +9,7 @@ import pytest
 
 from chaos.errors import ChaosError, ScenarioError
 from chaos.extensions import refuse_unusable
-from chaos.harness import refuse_unknown_check
+from chaos.harness import refuse_unknown_expectations
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
 from chaos.pytest_plugin.options import Option
@@ -26,7 +26,7 @@ class ScenarioFile(pytest.File):
         path = Path(os.path.relpath(self.path))
         refuse_unusable()
         scenario = load_scenario(path)
-        refuse_unknown_check(path, scenario)
+        refuse_unknown_expectations(path, scenario)
         for seed in self.config.getoption(Option.SEEDS.dest):
             plan = find_runs(self.config).build_plan(scenario, file=self.path, seed=seed)
             item = ScenarioItem.from_parent(self, name=f"seed-{seed}", plan=plan)

@@ -9,7 +9,7 @@ import pytest
 
 from chaos.errors import ChaosError, UsageError
 from chaos.extensions import refuse_unusable
-from chaos.harness import refuse_unknown_check
+from chaos.harness import refuse_unknown_expectations
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
 from chaos.plan.make import build_slug
@@ -48,7 +48,7 @@ def build_test_scenario(item: pytest.Item, keywords: Mapping[str, Any]) -> Scena
     line = (item.location[1] or 0) + 1
     path = Path(format_path(item.path))
     scenario = build_scenario(value, name=name, path=path, line=line)
-    refuse_unknown_check(path, scenario, line=line)
+    refuse_unknown_expectations(path, scenario, line=line)
     return scenario
 
 
@@ -120,5 +120,5 @@ class RunScenario:
             return build_test_plan(self._item, build_test_scenario(self._item, keywords), seed=seed)
         file = self._item.path.parent / source
         scenario = load_scenario(Path(format_path(file)))
-        refuse_unknown_check(file, scenario)
+        refuse_unknown_expectations(file, scenario)
         return find_runs(self._item.config).build_plan(scenario, file=file, seed=seed)

@@ -62,8 +62,7 @@ def _build_case(row: SuiteRow) -> ET.Element:
         ET.SubElement(property_elements, "property", name=_clean(key), value=value)
     if (tag := _TAGS[row.standing]) is not None:
         first_line = row.headline.strip().split("\n", maxsplit=1)[0]
-        kind = row.status or STANDINGS[row.standing].word
-        element = ET.SubElement(case, tag, type=_clean(kind), message=_clean(first_line))
+        element = ET.SubElement(case, tag, type=_clean(find_kind(row)), message=_clean(first_line))
         element.text = _clean(_describe_reason(row, row.verdict) if row.verdict else row.headline)
     if row.verdict is not None:
         checks = (
@@ -99,6 +98,13 @@ def collect_properties(row: SuiteRow) -> dict[str, str]:
         **{f"version.{key}": value for key, value in row.versions.items()},
     }
     return {key: _clean(str(value)) for key, value in values.items() if value is not None}
+
+
+def find_kind(row: SuiteRow) -> str:
+    """Return the kind of the first finding of a row; without one its status, or what it is."""
+    broken_results = () if row.verdict is None else row.verdict.broken
+    kinds = (anomaly.kind for result in broken_results for anomaly in result.anomalies)
+    return next(kinds, "") or row.status or STANDINGS[row.standing].word
 
 
 def _describe_reason(row: SuiteRow, verdict: Verdict) -> str:
@@ -149,13 +155,12 @@ def _build_commands(
 ) -> Iterator[str]:
     shown_rows = located_rows if len(located_rows) <= SHOWN else located_rows[: SHOWN - 1]
     for row, source_location in shown_rows:
-        kind = row.status or STANDINGS[row.standing].word
         replay_text = f"\n{build_replay_command(row.directory)}" if row.directory else ""
         lines = () if row.verdict is None else row.verdict.lines
         yield format_command(
             level,
             find_code_line(lines) or source_location,
-            f"{kind}: {row.scenario}",
+            f"{find_kind(row)}: {row.scenario}",
             row.headline + replay_text,
         )
     if len(shown_rows) < len(located_rows):

@@ -10,9 +10,9 @@ from chaos.check.analysis import RunAnalysis
 from chaos.check.goodput import get_ledger
 from chaos.check.restarts import count_lost_steps
 from chaos.errors import ChaosError, UnmetNeedError
+from chaos.model.expect import VerdictStatus
 from chaos.model.history import History
 from chaos.model.plan import Plan
-from chaos.model.scenario import VerdictStatus
 from chaos.model.summary import FAILING, GRAVEST_FIRST, RunSummary, compute_goodput
 from chaos.model.verdict import Standing, Verdict
 

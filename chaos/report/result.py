@@ -1,7 +1,9 @@
 """The result of a run for Python: what a test makes claims about, and a notebook shows."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from chaos.model.history import History
@@ -24,6 +26,12 @@ class BrokenPromise(NamedTuple):
     message: str
     #: the numbers of those that show it
     events: tuple[int, ...]
+    #: one of `chaos list findings`; empty for a check of another package that gives none
+    kind: str = ""
+    #: what it is about: parts of the state, metrics, files
+    parts: tuple[str, ...] = ()
+    #: what was seen, in the fields of its kind
+    facts: Mapping[str, object] = MappingProxyType({})
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,7 +78,14 @@ class Result:
     def anomalies(self) -> tuple[BrokenPromise, ...]:
         """All broken promises, those of the most specific check first."""
         return tuple(
-            BrokenPromise(result.check, anomaly.message, anomaly.events)
+            BrokenPromise(
+                result.check,
+                anomaly.message,
+                anomaly.events,
+                anomaly.kind,
+                anomaly.parts,
+                anomaly.facts,
+            )
             for result in self.verdict.broken
             for anomaly in result.anomalies
         )

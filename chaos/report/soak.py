@@ -14,9 +14,9 @@ from typing import Literal, TypeAlias
 from chaos.check.analysis import RunTables
 from chaos.check.curves import build_curves
 from chaos.model.event import ProcessSeen, StorageSeen
+from chaos.model.expect import VerdictStatus
 from chaos.model.history import History
 from chaos.model.places import AttemptRank
-from chaos.model.scenario import VerdictStatus
 from chaos.model.trigger import AtStep
 from chaos.record import Record
 from chaos.report.outcome import FinishedRun

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from chaos.check.external_checks import ExternalChecks
 from chaos.check.judge import CHECKS, NO_OTHERS, Check
+from chaos.check.prose.registry import KindEntry, find_entry, list_entries
 from chaos.faults.base import Fault
 from chaos.model.fault_entry import FAULTS, REGISTERED
 from chaos.model.machine import Machine
@@ -27,7 +28,7 @@ from chaos.plan.permissions import (
 from chaos.record import Record
 from chaos.report.screen import build_bare_table
 
-Topic: TypeAlias = Literal["faults", "places", "checks"]
+Topic: TypeAlias = Literal["faults", "places", "checks", "findings"]
 Rows: TypeAlias = list[tuple[str, str]]
 NAME_MAX = 30
 TOPICS: tuple[Topic, ...] = get_args(Topic)
@@ -46,6 +47,7 @@ def build_catalogue(topic: Topic, external_checks: ExternalChecks = NO_OTHERS) -
         "faults": list_fault_rows(),
         "places": list_place_rows(),
         "checks": list_check_rows(external_checks),
+        "findings": list_finding_rows(),
     }
     return build_description_table(topic.removesuffix("s"), rows[topic])
 
@@ -101,15 +103,23 @@ def list_check_rows(external_checks: ExternalChecks = NO_OTHERS) -> Rows:
     ]
 
 
+def list_finding_rows() -> Rows:
+    """Return every kind of finding with what it means."""
+    return [(entry.kind, entry.meaning) for entry in list_entries()]
+
+
 def list_names(external_checks: ExternalChecks = NO_OTHERS) -> list[str]:
-    """Return every fault and every check."""
-    return [*FAULTS, *(check.NAME for check, _ in _list_checks(external_checks))]
+    """Return every fault, every check and every kind of finding."""
+    check_names = [check.NAME for check, _ in _list_checks(external_checks)]
+    return [*FAULTS, *check_names, *(entry.kind for entry in list_entries())]
 
 
 def explain_name(name: str, external_checks: ExternalChecks = NO_OTHERS) -> str | None:
-    """Return the long text of a fault or a check, None if there is neither."""
+    """Return the long text of a fault, a check or a kind of finding; None if there is none."""
     if name in FAULTS:
         return _explain_fault(name)
+    if (entry := find_entry(name)) is not None:
+        return _explain_finding(entry)
     check_entry = next(
         (pair for pair in _list_checks(external_checks) if name == pair[0].NAME), None
     )
@@ -119,6 +129,15 @@ def explain_name(name: str, external_checks: ExternalChecks = NO_OTHERS) -> str 
     question, promise = inspect.getdoc(check), inspect.getdoc(check.check)
     head = _add_package_name(f"check {name}", package)
     return f"{head}\n\n{_unwrap_text(question)}\n\n{_unwrap_text(promise)}\n"
+
+
+def _explain_finding(entry: KindEntry) -> str:
+    return (
+        f"finding {entry.kind}\n\n{entry.meaning}\n\n"
+        f"found by: {entry.check}\n"
+        f"usual cause: {entry.usual_cause}\n"
+        f"what to do: {entry.remedy}\n"
+    )
 
 
 def _list_checks(external_checks: ExternalChecks) -> list[tuple[Check, str | None]]:

@@ -18,10 +18,11 @@ from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.job_failure import build_job_error
+from chaos.model.expect import Expect, VerdictStatus
 from chaos.model.history import History
 from chaos.model.places import EpochRank
 from chaos.model.plan import BackendName, Op, Plan, Shape
-from chaos.model.scenario import Expect, FailureBudget, Job, Limits, VerdictStatus
+from chaos.model.scenario import FailureBudget, Job, Limits
 from chaos.model.trigger import AtMoment, AtStep, Trigger
 from chaos.model.verdict import CheckResult
 from chaos.plan.make import count_nodes

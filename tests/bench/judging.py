@@ -24,9 +24,10 @@ from typing import Any
 from chaos.check.judge import judge
 from chaos.faults.kill_worker import KillWorker
 from chaos.model import event as ev
+from chaos.model.expect import Expect
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, Job, Limits
+from chaos.model.scenario import Job, Limits
 from chaos.model.trigger import AtStep
 from chaos.run.journal import load_history, write_history
 from tests.check.scribe import Scribe

@@ -20,9 +20,10 @@ from chaos.launch.environment import HASH_SEED
 from chaos.launch.forked.backend import ForkBackend
 from chaos.launch.forked.roots import end_root
 from chaos.model.event import DeadlinePassed, DriverExited, WorkerStarted
+from chaos.model.expect import Expect
 from chaos.model.history import History
 from chaos.model.plan import Plan, Shape
-from chaos.model.scenario import Expect, FailureBudget, Job, Limits
+from chaos.model.scenario import FailureBudget, Job, Limits
 from chaos.run.directory import create_run
 from chaos.run.journal import read_history
 from tests.campaigns.commands import TOKEN, Place, end, look_for_leftovers, place

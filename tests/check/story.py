@@ -13,9 +13,10 @@ from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model import event as ev
+from chaos.model.expect import Expect
 from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, FailureBudget, Job, Limits
+from chaos.model.scenario import FailureBudget, Job, Limits
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep
 from tests.check.scribe import MS, Scribe
 from tests.check.watching import components, digest, inputs

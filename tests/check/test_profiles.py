@@ -9,9 +9,9 @@ from chaos.check.prediction_band import Interval, Key
 from chaos.check.tolerance import Allowance, PredictionBands
 from chaos.check.values import NumberPair
 from chaos.model.bounds import Tolerance
+from chaos.model.expect import Profile
 from chaos.model.history import Baseline
 from chaos.model.places import StatePlace
-from chaos.model.scenario import Profile
 from tests.check.parts import KILLED, fresh, lost, part
 
 FIRST, LATER = 7, 8  # the numbers of two steps: the first after a resume, and another

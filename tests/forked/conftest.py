@@ -11,10 +11,11 @@ from chaos.check.judge import judge
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.launch.forked.backend import ForkBackend
+from chaos.model.expect import Expect
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Cloud, Expect, FailureBudget, Job, Limits, Retention
+from chaos.model.scenario import Cloud, FailureBudget, Job, Limits, Retention
 from chaos.model.trigger import AtStep
 from chaos.model.verdict import Verdict
 from chaos.model.watch import Watch

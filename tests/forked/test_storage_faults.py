@@ -16,8 +16,8 @@ from chaos.model.event import (
     StorageFaulted,
     WorkerStarted,
 )
+from chaos.model.expect import Expect
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.scenario import Expect
 from chaos.model.trigger import AtMoment
 from tests.forked.conftest import Judged, RunJob, kill
 

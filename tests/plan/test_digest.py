@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 
 from chaos.faults.kill_worker import KillWorker
+from chaos.model.expect import Expect
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import Plan
-from chaos.model.scenario import ClusterShape, Expect, Job, Limits, Scenario
+from chaos.model.scenario import ClusterShape, Job, Limits, Scenario
 from chaos.model.trigger import AtStep
 from chaos.plan.digest import baseline_digest
 from chaos.plan.make import make_plan

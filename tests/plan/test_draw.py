@@ -5,10 +5,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaos.model.expect import Expect
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.launcher import Launcher
 from chaos.model.plan import Plan
-from chaos.model.scenario import ClusterShape, Expect, FailureBudget, Job, Scenario
+from chaos.model.scenario import ClusterShape, FailureBudget, Job, Scenario
 from chaos.model.trigger import AtStep
 from chaos.plan.draw import DRAWN, FAULTS_MAX, draw_plan
 from chaos.plan.make import make_plan

@@ -11,9 +11,10 @@ from chaos.audit.job_profile import measure_job
 from chaos.errors import UsageError
 from chaos.faults.kill_node import KillNode
 from chaos.faults.return_capacity import ReturnCapacity
+from chaos.model.expect import Expect
 from chaos.model.places import EpochRank
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, Job, Limits
+from chaos.model.scenario import Job, Limits
 from chaos.model.trigger import AtStep
 from chaos.preflight.calibration import draw_fault_triggers
 from chaos.preflight.compression import FollowedNodes, JobPace, PoolChange, TraceWalk, follow_nodes

@@ -7,7 +7,8 @@ import pytest
 
 import chaos
 from chaos.errors import ScenarioError
-from chaos.model.scenario import Expect, Job, Scenario
+from chaos.model.expect import Expect
+from chaos.model.scenario import Job, Scenario
 from chaos.scenario_file.faults import kill_worker
 from chaos.scenario_file.from_python import build_scenario, train_loop_name
 from chaos.scenario_file.load import load_scenario

@@ -13,9 +13,10 @@ from chaos.model.event import (
     FitReturned,
     NoticeGiven,
 )
+from chaos.model.expect import Expect
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, Job, Limits
+from chaos.model.scenario import Job, Limits
 from chaos.run.directory import create_run
 from chaos.run.journal import read_history
 from tests.ray.command import ROOT

@@ -10,9 +10,10 @@ from chaos.check.judge import judge
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.world import Status
 from chaos.model import event as ev
+from chaos.model.expect import Expect
 from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, Job, Limits
+from chaos.model.scenario import Job, Limits
 from chaos.model.trigger import AtStep
 from chaos.report.outcome import FinishedRun
 

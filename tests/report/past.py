@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from chaos.model.scenario import VerdictStatus
+from chaos.model.expect import VerdictStatus
 from chaos.model.summary import RunSummary, SuiteSummary
 
 

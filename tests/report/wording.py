@@ -23,8 +23,8 @@ from chaos.audit.page import render_card, render_markdown, render_paragraph, sum
 from chaos.audit.retries import Retries
 from chaos.audit.terminal import print_card
 from chaos.model.diagnosis import Part, Resume
+from chaos.model.expect import Expect
 from chaos.model.history import History
-from chaos.model.scenario import Expect
 from chaos.model.summary import SuiteSummary
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.report.ci import AnnotatedLine, build_annotations, render

@@ -20,8 +20,9 @@ from chaos.model.event import (
     NoticeGiven,
     StorageSeen,
 )
+from chaos.model.expect import Expect
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, Job, Limits
+from chaos.model.scenario import Job, Limits
 from chaos.model.trigger import AtMoment, AtStep
 from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal, read_journal

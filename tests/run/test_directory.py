@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import HistoryError, UsageError
+from chaos.model.expect import Expect
 from chaos.model.history import Baseline
 from chaos.model.plan import Plan, Shape
-from chaos.model.scenario import Expect, Job, Limits
+from chaos.model.scenario import Job, Limits
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory, create_run, ensure_reports_folder
 from chaos.run.journal import Journal, read_history

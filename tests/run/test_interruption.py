@@ -9,8 +9,9 @@ from rich.console import Console
 
 import chaos.harness
 from chaos.harness import Harness
+from chaos.model.expect import Expect
 from chaos.model.plan import Plan, Shape
-from chaos.model.scenario import Expect, Job, Limits
+from chaos.model.scenario import Job, Limits
 from chaos.report.html import render_run
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import SystemClock

@@ -10,9 +10,10 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.faults.world import Target
 from chaos.model.event import AnyEvent, FaultEnded, FaultInvoked, JournalOpened
+from chaos.model.expect import Expect
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, Job, Limits
+from chaos.model.scenario import Job, Limits
 from chaos.model.trigger import AtMoment, AtStart, AtState, AtStep, AtTime
 from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal, read_journal

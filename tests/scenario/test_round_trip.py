@@ -22,16 +22,9 @@ from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.model.bounds import Bound, Charges, Tolerance
+from chaos.model.expect import Expect
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.scenario import (
-    ClusterShape,
-    Expect,
-    FailureBudget,
-    Job,
-    Limits,
-    Retention,
-    Scenario,
-)
+from chaos.model.scenario import ClusterShape, FailureBudget, Job, Limits, Retention, Scenario
 from chaos.model.trigger import (
     MOMENTS,
     OBJECT_MOMENTS,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from chaos.faults.kill_worker import KillWorker
+from chaos.model.expect import VerdictStatus
 from chaos.model.plan import Op
-from chaos.model.scenario import VerdictStatus
 from chaos.model.trigger import AtStep
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.selftest.catalogue import EXHIBITS, CatalogueJob

@@ -12,6 +12,7 @@ import typer
 
 from chaos.check import judge
 from chaos.check.judge import CHECKS
+from chaos.check.prose.registry import list_entries
 from chaos.cli.commands import app
 from chaos.model.fault_entry import FAULTS
 from chaos.report.tables import explain_name, list_place_rows
@@ -141,6 +142,29 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+_FINDINGS = """\
+Each finding of chaos has a **kind**: a name that stays the same whatever the sentence about it
+says. `verdict.json` and `audit.json` have it, with the facts of each finding and the parts that it
+is about; so do JUnit (`type`), GitHub's annotations and `result.anomalies` in Python.
+[CI](../ci.md#findings-by-kind) shows how to match and how to accept one.
+
+Two findings are the same defect if their check, kind and parts are the same.
+
+| kind | check | what it means | usual cause | what to do |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def _findings() -> str:
+    """Return the page on the kinds of findings."""
+    rows = "\n".join(
+        f"| `{entry.kind}` | `{entry.check}` | {_cell(entry.meaning)} "
+        f"| {_cell(entry.usual_cause)} | {_cell(entry.remedy)} |"
+        for entry in list_entries()
+    )
+    return f"# Findings\n\n{MADE}\n{_FINDINGS}{rows}\n"
+
+
 _READS = """\
 What each check reads of a history, and the words in which it says that it is inconclusive; an
 ellipsis is what a run fills in. [Verdicts](../verdicts.md) has the promises,
@@ -198,6 +222,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "faults.md": lambda: _texts("Faults", list(FAULTS)),
     "places.md": _places,
     "checks.md": lambda: _texts("Checks", check_names()),
+    "findings.md": _findings,
     "reads.md": _reads,
     "scenario-file.md": lambda: "\n".join(_scenario_file()) + "\n",
 }

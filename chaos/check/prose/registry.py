@@ -51,6 +51,11 @@ def describe_finding(facts: Facts, terms: LauncherWords) -> str:
     return _DESCRIBERS[type(facts)](facts, terms)
 
 
+def find_entry(kind: str) -> KindEntry | None:
+    """Return what is told of a kind; None if there is no such kind."""
+    return _ENTRIES.get(kind)
+
+
 def list_entries() -> tuple[KindEntry, ...]:
     """Return what is told of each kind, by name."""
     return tuple(entry for _, entry in sorted(_ENTRIES.items()))
