@@ -6,8 +6,24 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from chaos.check.analysis import RunAnalysis
+from chaos.check.anomaly import build_anomaly
 from chaos.check.attempt import Attempt
 from chaos.check.injections import Budget, Injection
+from chaos.check.kinds.base import Facts
+from chaos.check.kinds.budgets import (
+    ChargedTwice,
+    ChargeWithoutFault,
+    ControllerFailed,
+    FaultNotCharged,
+    GaveUpEarly,
+    RetryLimitExceeded,
+    TooFewAttempts,
+    TooManyAttempts,
+    WrongBudgetCharged,
+    WrongChargeCount,
+    WrongWorkerCount,
+)
+from chaos.check.prose.budgets import describe_attempt_count
 from chaos.check.result import builtin_check, conclude, inconclusive
 from chaos.check.time_limits import find_recovery_limit
 from chaos.model.causes import find_causes
@@ -83,16 +99,20 @@ def _find_broken_limits(analysis: RunAnalysis) -> Iterator[Anomaly]:
         is_exceeded = not is_unlimited and charge.limit < charge.spent_count
         if event.decision != ("RETRY" if is_exceeded else "RAISE"):
             continue
-        limit_text = "is without limit" if is_unlimited else f"allows {charge.limit}"
-        action, reason = "tried again", ""
-        if not is_exceeded:
-            action, reason = "gave up", f": {_find_root_error(analysis, event.attempt)}"
-        yield Anomaly(
-            message=f"{plural(charge.spent_count, event.charged.removesuffix('s'))} charged, "
-            f"`{charge.setting}` {limit_text}, and {analysis.terms.name} {action} after attempt "
-            f"{event.attempt}{reason}",
-            events=(charge.number,),
+        budget: Budget = "preemptions" if event.charged == "preemptions" else "failures"
+        facts: Facts = RetryLimitExceeded(
+            event.attempt, budget, charge.spent_count, charge.setting, charge.limit
         )
+        if not is_exceeded:
+            facts = GaveUpEarly(
+                event.attempt,
+                budget,
+                charge.spent_count,
+                charge.setting,
+                limit=None if is_unlimited else charge.limit,
+                error=_find_root_error(analysis, event.attempt),
+            )
+        yield build_anomaly(facts, analysis.terms, events=(charge.number,))
 
 
 def _describe_unknown_limits(analysis: RunAnalysis) -> Iterator[str]:
@@ -126,7 +146,7 @@ class _ChargeTable:
     """The decisions of Ray's controller that cost a retry, compared with the faults."""
 
     def __init__(self, analysis: RunAnalysis) -> None:
-        self.analysis, self.terms = analysis, analysis.terms
+        self.analysis = analysis
         self.settings = analysis.plan.job.launcher_facts.settings
         orphaned_decisions = set(_find_orphaned_decisions(analysis))
         self.decisions = [
@@ -139,7 +159,7 @@ class _ChargeTable:
         budgets = {
             a: {self._select_budget(s) for s in hits} - {None} for a, hits in analysis.hits.items()
         }
-        self.expected_budgets = {
+        self.expected_budgets: dict[int, Budget] = {
             attempt: "preemptions" if "preemptions" in attempt_budgets else "failures"
             for attempt, attempt_budgets in budgets.items()
             if attempt_budgets
@@ -163,8 +183,8 @@ class _ChargeTable:
         """Yield the failures of Ray's controller that no fault explains."""
         for number, event in self.select_charges("controller"):
             if not self.analysis.has_expected_error and not self._is_failed_startup(event):
-                message = f"{self.terms.controller} itself failed in attempt {event.attempt}"
-                yield Anomaly(message=f"{message}: {event.error}", events=(number,))
+                facts = ControllerFailed(event.attempt, event.error)
+                yield build_anomaly(facts, self.analysis.terms, events=(number,))
 
     def _is_failed_startup(self, event: FailureDecided) -> bool:
         """Return whether a fault explains that a group did not come up, which costs no budget.
@@ -191,14 +211,14 @@ class _ChargeTable:
                 continue
             if event.charged == "preemptions" and self._has_announced_loss(event.attempt):
                 continue
-            cause_text = "a preemption" if expected_budget == "preemptions" else "a failure"
-            yield Anomaly(
-                message=f"attempt {event.attempt} ended by {cause_text}, and {self.terms.name} "
-                f"charged "
-                f"it to {self.settings[event.charged]} instead of "
-                f"{self.settings[expected_budget]}: {event.error}",
-                events=(number,),
+            facts = WrongBudgetCharged(
+                event.attempt,
+                expected_budget,
+                self.settings[expected_budget],
+                charged_setting=self.settings[event.charged],
+                error=event.error,
             )
+            yield build_anomaly(facts, self.analysis.terms, events=(number,))
 
     def _select_budget(self, injection: Injection) -> Budget | None:
         # With its one node an agent of torchrun's is gone, which alone counts its restarts.
@@ -230,17 +250,20 @@ class _ChargeTable:
             if event.charged == "controller" or event.attempt in self.analysis.join_attempts:
                 continue
             if event.attempt not in self.expected_budgets or charge_key in charge_keys:
-                problem = "a second time" if charge_key in charge_keys else "though no fault hit it"
-                message = f"attempt {event.attempt} {self._describe_charge(event)}"
-                error = _find_root_error(self.analysis, event.attempt)
-                yield Anomaly(message=f"{message} {problem}: {error}", events=(number,))
+                facts_type = ChargedTwice if charge_key in charge_keys else ChargeWithoutFault
+                facts = facts_type(
+                    event.attempt,
+                    self._find_setting(event),
+                    _find_root_error(self.analysis, event.attempt),
+                )
+                yield build_anomaly(facts, self.analysis.terms, events=(number,))
             charge_keys.add(charge_key)
 
-    def _describe_charge(self, event: FailureDecided) -> str:
-        """Return what became of an attempt: a command has no budget, and chaos counts its ends."""
+    def _find_setting(self, event: FailureDecided) -> str | None:
+        """Return the setting that limits a budget; None of a command, whose ends chaos counts."""
         if self.analysis.plan.job.launcher_facts.counted_by == "chaos":
-            return "of the command ended"
-        return f"was charged to {self.settings[event.charged]}"
+            return None
+        return self.settings[event.charged]
 
     def find_missing_charges(self) -> Iterator[Anomaly]:
         """Yield the faults that were charged to no budget, once the run is over by itself."""
@@ -251,11 +274,7 @@ class _ChargeTable:
             return
         for attempt_index in (attempt_row.index for attempt_row in self.find_uncharged_attempts()):
             events = tuple(n for s in self.analysis.hits[attempt_index] for n in s.events)
-            message = (
-                f"a fault ended attempt {attempt_index}, and {self.terms.name} charged it "
-                f"to no budget"
-            )
-            yield Anomaly(message=message, events=events)
+            yield build_anomaly(FaultNotCharged(attempt_index), self.analysis.terms, events=events)
 
     def find_uncharged_attempts(self) -> list[Attempt]:
         """Return the attempts that a fault ended and that lack a charge."""
@@ -302,18 +321,20 @@ class _ChargeTable:
         As a doubt where the fault that a missing charge belongs to failed, or the run was cut off.
         """
         budget_charges = self.select_charges(budget)
-        text = (
-            f"{plural(len(budget_charges), 'charge')} to {self.settings[budget]}, "
-            f"{expected_count} expected"
+        count = len(budget_charges)
+        anomaly = build_anomaly(
+            WrongChargeCount(self.settings[budget], count, expected_count),
+            self.analysis.terms,
+            events=(number for number, _ in budget_charges),
         )
-        if len(budget_charges) < expected_count and self.analysis.fault_failure is not None:
-            return f"{text}, but {self.analysis.fault_failure}"
-        if len(budget_charges) < expected_count and self.analysis.run.ending.deadline is not None:
-            return f"{text}, but the run was ended by us, at its limit"
-        if len(budget_charges) > expected_count or (
-            len(budget_charges) < expected_count and self.analysis.run.ending.has_run_end
+        if count < expected_count and self.analysis.fault_failure is not None:
+            return f"{anomaly.message}, but {self.analysis.fault_failure}"
+        if count < expected_count and self.analysis.run.ending.deadline is not None:
+            return f"{anomaly.message}, but the run was ended by us, at its limit"
+        if count > expected_count or (
+            count < expected_count and self.analysis.run.ending.has_run_end
         ):
-            return Anomaly(message=text, events=tuple(number for number, _ in budget_charges))
+            return anomaly
         return None
 
 
@@ -354,28 +375,25 @@ def check_attempts(analysis: RunAnalysis) -> CheckResult:
     if not started_attempts:
         return inconclusive(ATTEMPTS, "no worker group was seen")
     expected_count = _count_expected_attempts(analysis)
-    difference_text = f"{plural(len(started_attempts), 'attempt')} instead of {expected_count}"
     doubts = (
         [] if analysis.plan.expect.attempts is not None else _describe_doubtful_faults(analysis)
     )
     anomalies = list[Anomaly]()
     if len(started_attempts) > expected_count and not doubts:
-        anomalies += _find_surplus_attempts(
-            analysis, difference_text, started_attempts, expected_count
-        )
+        anomalies += _find_surplus_attempts(analysis, started_attempts, expected_count)
     anomalies += _find_wrong_sizes(analysis, started_attempts)
     if not analysis.run.ending.has_run_end:
         doubts.append("the run was not seen to its end")
     if len(started_attempts) < expected_count:
         doubts += _describe_excuses(
             analysis,
-            difference_text,
+            describe_attempt_count(len(started_attempts), expected_count),
             last_attempt=started_attempts[-1]
             if len(started_attempts) == expected_count - 1
             else None,
         )
         anomalies += (
-            () if doubts else [_build_shortage_anomaly(analysis, difference_text, started_attempts)]
+            () if doubts else [_build_shortage_anomaly(analysis, started_attempts, expected_count)]
         )
     return conclude(
         ATTEMPTS,
@@ -428,10 +446,7 @@ def _describe_cutoff(analysis: RunAnalysis, last_attempt: Attempt) -> str:
 
 
 def _find_surplus_attempts(
-    analysis: RunAnalysis,
-    difference_text: str,
-    started_attempts: list[Attempt],
-    expected_count: int,
+    analysis: RunAnalysis, started_attempts: list[Attempt], expected_count: int
 ) -> Iterator[Anomaly]:
     surplus_pairs = [
         (attempt, previous_attempt)
@@ -441,21 +456,21 @@ def _find_surplus_attempts(
     ]
     for attempt, previous_attempt in surplus_pairs:
         assert attempt.group_started is not None
-        error = (
-            f": {_find_root_error(analysis, previous_attempt.index)}"
+        facts = TooManyAttempts(
+            len(started_attempts),
+            expected_count,
+            attempt.index,
+            previous_attempt=previous_attempt.index,
+            error=_find_root_error(analysis, previous_attempt.index)
             if previous_attempt.decisions
-            else ""
+            else None,
         )
-        yield Anomaly(
-            message=f"{difference_text}: nothing was done to attempt {previous_attempt.index}, "
-            f"and attempt "
-            f"{attempt.index} followed it{error}",
-            events=(attempt.group_started,),
-        )
+        yield build_anomaly(facts, analysis.terms, events=(attempt.group_started,))
     if not surplus_pairs:
-        yield Anomaly(
-            message=difference_text,
-            events=tuple(
+        yield build_anomaly(
+            TooManyAttempts(len(started_attempts), expected_count),
+            analysis.terms,
+            events=(
                 surplus_attempt.group_started or 0
                 for surplus_attempt in started_attempts[expected_count:]
             ),
@@ -464,17 +479,15 @@ def _find_surplus_attempts(
 
 def _find_wrong_sizes(analysis: RunAnalysis, started_attempts: list[Attempt]) -> Iterator[Anomaly]:
     fewest_workers, most_workers = _find_worker_range(analysis)
-    expectation = f"{most_workers} were asked for, and the job does not say that it is elastic"
-    if fewest_workers < most_workers:
-        expectation = f"from {fewest_workers} to {most_workers} were asked for"
     for attempt in started_attempts:
         if (
             attempt.worker_locations
             and not fewest_workers <= len(attempt.worker_locations) <= most_workers
         ):
-            count = plural(len(attempt.worker_locations), "worker")
-            message = f"attempt {attempt.index} had {count}; {expectation}"
-            yield Anomaly(message=message, events=(attempt.group_started or 0,))
+            facts = WrongWorkerCount(
+                attempt.index, len(attempt.worker_locations), fewest_workers, most_workers
+            )
+            yield build_anomaly(facts, analysis.terms, events=(attempt.group_started or 0,))
 
 
 def _find_worker_range(analysis: RunAnalysis) -> tuple[int, int]:
@@ -494,15 +507,16 @@ def _find_worker_range(analysis: RunAnalysis) -> tuple[int, int]:
 
 
 def _build_shortage_anomaly(
-    analysis: RunAnalysis, difference_text: str, started_attempts: list[Attempt]
+    analysis: RunAnalysis, started_attempts: list[Attempt], expected_count: int
 ) -> Anomaly:
+    count = len(started_attempts)
     attempt_indexes = {attempt.index for attempt in started_attempts}
     for index, hits in sorted(analysis.hits.items()):
         if index + 1 not in attempt_indexes:
-            events = tuple(number for injection in hits for number in injection.events)
-            message = f"{difference_text}: a fault ended attempt {index}, and none followed it"
-            return Anomaly(message=message, events=events)
-    return Anomaly(message=difference_text)
+            events = [number for injection in hits for number in injection.events]
+            facts = TooFewAttempts(count, expected_count, index)
+            return build_anomaly(facts, analysis.terms, events=events)
+    return build_anomaly(TooFewAttempts(count, expected_count), analysis.terms, events=())
 
 
 # -- charges ---------------------------------------------------------------------------------------

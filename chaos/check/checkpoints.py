@@ -1,32 +1,46 @@
 """Checks of storage: checkpoints are whole, the right ones are kept, reports are durable."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from chaos.check.analysis import RunAnalysis
+from chaos.check.anomaly import build_anomaly
 from chaos.check.attempt import Attempt, Commit
 from chaos.check.file_contents import FileContents, build_file_contents
-from chaos.check.files import SavedFile, is_readable_run_file
+from chaos.check.files import mask_path_numbers
+from chaos.check.kinds.base import Facts
+from chaos.check.kinds.checkpoints import (
+    AttemptFilesMixed,
+    BestCheckpointMissing,
+    CheckpointEntryMissing,
+    CheckpointFileChanged,
+    CheckpointFileMissing,
+    CheckpointGone,
+    CheckpointRemoved,
+    NewestCheckpointMissing,
+    NewestCheckpointRemoved,
+    RankFilesMixed,
+    ReportNotCommitted,
+    ReturnedCheckpointMissing,
+    ReturnedCheckpointUncommitted,
+    ShardMissing,
+    SharedFile,
+    TooManyCheckpoints,
+)
 from chaos.check.result import builtin_check, conclude, inconclusive, not_applicable
 from chaos.check.storage import (
-    ADVICE,
-    SharedFile,
+    Damage,
     StoredCheckpoints,
     collect_checkpoints,
     find_final_checkpoints,
     is_outside_storage,
 )
+from chaos.check.unreadable_files import find_load_errors, find_unreadable_files
 from chaos.check.values import flatten_values, parse_number
-from chaos.faults.kill_node import parse_emptied_files
-from chaos.model.causes import find_causes, is_own_error
 from chaos.model.event import (
     CheckpointDeleted,
     Committed,
-    FaultEnded,
-    FileLoaded,
-    FileRenamed,
     FitCalled,
     PartUploaded,
     ReportReturned,
@@ -35,7 +49,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.wording import describe_ranks, plural, strip_colors
+from chaos.wording import plural
 
 # -- checkpoints -----------------------------------------------------------------------------------
 
@@ -69,11 +83,11 @@ def check_checkpoints(analysis: RunAnalysis) -> CheckResult:
     # A run without a fault may hold a mixture: the audit warns of it, and goes on to its faults.
     reported_views = [view for view in views if analysis.plan.ops or view.mixed_file is None]
     anomalies = [
-        *_find_damage(reported_views),
+        *_find_damage(analysis, reported_views),
         *_find_unfinished_checkpoints(analysis),
-        *_find_unreadable_files(analysis),
+        *find_unreadable_files(analysis),
     ]
-    anomalies += [] if anomalies else _find_load_errors(analysis)
+    anomalies += [] if anomalies else find_load_errors(analysis)
     baseline = None if analysis.reference is None else analysis.reference.history
     if baseline is not None and not anomalies:
         if baseline.count(StorageSeen) and not storage_events:
@@ -159,12 +173,15 @@ class _CheckpointView:
     commit: Commit
     number: int
     storage: StorageSeen
-    #: the name of the defect
-    damage: str | None
+    damage: Damage | None
     #: the reason why there may be one
     doubt: str | None
-    #: the file that ranks have mixed, where that is the damage
+    #: the file that ranks have mixed, where there is no other damage
     mixed_file: SharedFile | None
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.damage is not None or self.mixed_file is not None
 
 
 def _find_views(
@@ -177,47 +194,61 @@ def _find_views(
             if is_outside_storage(commit.checkpoint):
                 doubt = f"{commit.checkpoint} lies outside the run's storage, and was not looked at"
             else:
-                damage = checkpoints.describe_damage(commit, storage)
+                damage = checkpoints.find_damage(commit, storage)
                 mixed_file = (
                     next(iter(checkpoints.find_mixed_files(commit, storage)), None)
-                    if not damage
+                    if damage is None
                     else None
                 )
-            if mixed_file is not None:
-                damage = _describe_mixture(mixed_file)
-            if damage is None and doubt is None and not checkpoints.parts.get(commit.checkpoint):
+            is_unknown = damage is None and mixed_file is None and doubt is None
+            if is_unknown and not checkpoints.parts.get(commit.checkpoint):
                 doubt = f"what was uploaded of {commit.checkpoint} was not seen"
             yield _CheckpointView(commit, number, storage, damage, doubt, mixed_file)
 
 
-def _describe_mixture(mixed_file: SharedFile) -> str:
-    return f"held the {mixed_file.path} of no rank: {mixed_file}; {ADVICE}"
-
-
-def _find_damage(views: list[_CheckpointView]) -> Iterator[Anomaly]:
+def _find_damage(analysis: RunAnalysis, views: list[_CheckpointView]) -> Iterator[Anomaly]:
     reported: set[str | None] = set()
-    damaged_at_end = {v.commit.checkpoint for v in views if v.damage and v.storage.op is None}
+    damaged_at_end = {v.commit.checkpoint for v in views if v.is_damaged and v.storage.op is None}
     for view in views:
         commit = view.commit
-        if view.damage is None or commit.checkpoint in reported:
+        if not view.is_damaged or commit.checkpoint in reported:
             continue
         reported.add(commit.checkpoint)
-        moment_text = (
-            "when the run was over" if view.storage.op is None else f"at op {view.storage.op}"
+        is_another_whole = not all(
+            other_view.is_damaged for other_view in views if other_view.number == view.number
         )
-        simultaneous_views = [
-            other_view for other_view in views if other_view.number == view.number
-        ]
-        has_none_whole = view.mixed_file is None and all(
-            other_view.damage for other_view in simultaneous_views
-        )
-        consequence = "; not one whole checkpoint was left" if has_none_whole else ""
-        yield Anomaly(
-            message=f"{commit.checkpoint} of epoch {commit.epoch} was committed, and {moment_text} "
-            f"it {view.damage}{consequence}",
+        facts = _build_damage_facts(view, is_another_whole=is_another_whole)
+        yield build_anomaly(
+            facts,
+            analysis.terms,
             events=(commit.number, view.number),
+            parts=_list_missing_files(facts),
             is_result=commit.checkpoint in damaged_at_end,  # that is what the run leaves behind
         )
+
+
+def _build_damage_facts(view: _CheckpointView, *, is_another_whole: bool) -> Facts:
+    name, epoch, op = view.commit.checkpoint or "", view.commit.epoch, view.storage.op
+    if view.mixed_file is not None:
+        return RankFilesMixed(name, epoch, op, view.mixed_file)
+    assert view.damage is not None
+    problem, path, other_count = view.damage
+    match problem:
+        case "gone":
+            return CheckpointGone(name, epoch, op, is_another_whole)
+        case "files missing":
+            return CheckpointFileMissing(name, epoch, op, is_another_whole, path, other_count)
+        case "files changed":
+            return CheckpointFileChanged(name, epoch, op, is_another_whole, path, other_count)
+        case "files of another attempt":
+            return AttemptFilesMixed(name, epoch, op, is_another_whole, path, other_count)
+
+
+def _list_missing_files(facts: Facts) -> tuple[str, ...]:
+    """Return the file that a checkpoint lacks, without the numbers in its name."""
+    if isinstance(facts, CheckpointFileMissing | ShardMissing):
+        return (mask_path_numbers(facts.path),)
+    return ()
 
 
 def _find_unfinished_checkpoints(analysis: RunAnalysis) -> Iterator[Anomaly]:
@@ -239,7 +270,7 @@ def _find_unfinished_checkpoints(analysis: RunAnalysis) -> Iterator[Anomaly]:
         rank for stored, commit in baseline_commits for rank in stored.find_uploaders(commit)
     )
     is_baseline_whole = not any(
-        stored.describe_unfinished(commit) for stored, commit in baseline_commits
+        stored.find_unfinished_shard(commit) for stored, commit in baseline_commits
     )
     run_checkpoints = collect_checkpoints(analysis.run)
     ranks_by_attempt = {attempt.index: attempt.starts.keys() for attempt in analysis.run.attempts}
@@ -248,132 +279,36 @@ def _find_unfinished_checkpoints(analysis: RunAnalysis) -> Iterator[Anomaly]:
             commit.attempt, frozenset()
         ) <= run_checkpoints.find_uploaders(commit):
             continue
-        baseline_keys = [
-            stored.find_entry_names(c) for stored, c in baseline_commits if c.epoch == commit.epoch
-        ]
-        defect = run_checkpoints.describe_unfinished(commit)
-        if (
-            defect is None
-            and baseline_keys
-            and not analysis.resized_attempts
-            and (run_keys := run_checkpoints.find_entry_names(commit))
-        ):
-            missing = sorted(frozenset.intersection(*baseline_keys) - run_keys)
-            more_text = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            defect = (
-                f"lacks `{missing[0]}`{more_text}, which the baseline's holds" if missing else None
+        facts: Facts | None = run_checkpoints.find_unfinished_shard(commit)
+        if facts is None and not analysis.resized_attempts:
+            facts = _find_missing_entry(run_checkpoints, commit, baseline_commits)
+        if facts is not None:
+            yield build_anomaly(
+                facts,
+                analysis.terms,
+                events=(commit.number,),
+                parts=_list_missing_files(facts),
+                is_result=True,
             )
-        if defect is not None:
-            message = f"{commit.checkpoint} of epoch {commit.epoch} was committed, and it {defect}"
-            yield Anomaly(message=message, events=(commit.number,), is_result=True)
 
 
-# torch 2.13: `torch.load` takes tensors and plain values alone by default.
-_REFUSED_LOAD = re.compile(r"weights.only load failed|weights_only", re.IGNORECASE)
-
-
-def _find_unreadable_files(analysis: RunAnalysis) -> Iterator[Anomaly]:
-    files = analysis.run.files
-    reported_paths: set[str] = set()
-    for (index, rank), loads in sorted(files.loads.items()):
-        attempt = next((a for a in analysis.run.attempts if a.index == index), None)
-        # A finding only if all of it is so: a later attempt, of which this rank made no step, whose
-        # file this run has saved under that name, with no later load that made it good, and without
-        # a fault that ended the attempt. A job may try files in turn until one can be read.
-        failed_loads = [(n, e) for n, e in loads if e.error is not None]
-        if (
-            attempt is None
-            or not failed_loads
-            or index == 0
-            or rank in attempt.first_step_event_numbers
-        ):
-            continue
-        number, load = failed_loads[-1]
-        is_recovered = any(
-            is_readable_run_file(later_load) for n, later_load in loads if n > number
-        )
-        torn_save = files.find_torn_save(load.path, end_number=number)
-        renames = analysis.history.select_events(FileRenamed)
-        names = {load.path} | {e.path for _, e in renames if e.to == load.path}
-        was_saved = any(s.first_path in names and s.event_number < number for s in files.saves)
-        is_faulted = index in analysis.hits or index in analysis.doubtful_attempts
-        if is_recovered or is_faulted or not was_saved or load.path in reported_paths:
-            continue
-        reported_paths.add(load.path)
-        explanation = _explain_unreadable(analysis, load, torn_save, load_number=number)
-        yield Anomaly(
-            message=f"rank {rank} could not read {load.path}{explanation.state}, and attempt "
-            f"{index} ended "
-            f"on it ({_shorten_error(load.error or '')}){explanation.remedy}",
-            events=(*((torn_save.event_number,) if torn_save else ()), number),
-        )
-
-
-class _UnreadableFile(NamedTuple):
-    """A file that cannot be read: a clause on its state, and the remedy that this supports."""
-
-    state: str
-    remedy: str
-
-
-def _explain_unreadable(
-    analysis: RunAnalysis, load: FileLoaded, torn_save: SavedFile | None, *, load_number: int
-) -> _UnreadableFile:
-    if torn_save is not None:
-        cut_text = f", whose writing by rank {torn_save.rank} was cut off"
-        return _UnreadableFile(cut_text, ": write to a temporary name, then rename")
-    fault_ends = (
-        event
-        for number, event in analysis.history.select_events(FaultEnded)
-        if number < load_number
+def _find_missing_entry(
+    checkpoints: StoredCheckpoints,
+    commit: Commit,
+    baseline_commits: Sequence[tuple[StoredCheckpoints, Commit]],
+) -> CheckpointEntryMissing | None:
+    baseline_entries = [
+        stored.find_entry_names(c) for stored, c in baseline_commits if c.epoch == commit.epoch
+    ]
+    entries = checkpoints.find_entry_names(commit)
+    if not baseline_entries or not entries:
+        return None
+    missing_entries = sorted(frozenset.intersection(*baseline_entries) - entries)
+    if not missing_entries:
+        return None
+    return CheckpointEntryMissing(
+        commit.checkpoint or "", commit.epoch, missing_entries[0], len(missing_entries) - 1
     )
-    if any(load.path in parse_emptied_files(event.detail) for event in fault_ends):
-        state = ", which was not synced as its machine lost its power"
-        return _UnreadableFile(state, ": flush the file and `os.fsync` it before it is renamed")
-    if _REFUSED_LOAD.search(load.error or ""):
-        remedy = "save tensors and plain values alone, or read it with"
-        return _UnreadableFile(
-            "", f"; the file is whole: {remedy} `torch.load(..., weights_only=False)`"
-        )
-    return _UnreadableFile("", "; its writing was seen to end")
-
-
-def _find_load_errors(analysis: RunAnalysis) -> Iterator[Anomaly]:
-    """Yield attempts that read a save, and raised of themselves before any rank made a step."""
-    # The load itself did not raise, but what came of it did (a shape, a key, a type). The error
-    # must be the rank's own: of a peer that was lost every rank has one.
-    if analysis.has_expected_error:
-        return
-    for restart in analysis.restarts:
-        attempt, files = restart.attempt, analysis.run.files
-        is_faulted = attempt.index in {
-            *analysis.hits,
-            *analysis.join_attempts,
-            *analysis.doubtful_attempts,
-        }
-        newest_loads = [
-            files.find_newest_load(attempt.index, rank) for rank in sorted(attempt.starts)
-        ]
-        loads = [load for load in newest_loads if load is not None]
-        errors = {r: e for d in attempt.decisions for r, e in d.event.errors.items()}
-        rank_errors = {
-            rank: error for rank, error in find_causes(errors).items() if is_own_error(error)
-        }
-        if is_faulted or attempt.first_step_event_numbers or not loads or not rank_errors:
-            continue
-        yield Anomaly(
-            message=f"attempt {attempt.index} read {loads[0][1].path}, and raised before its first "
-            f"step, without a fault: {describe_ranks(rank_errors)}: "
-            f"{_shorten_error(next(iter(rank_errors.values())))}",
-            events=(loads[0][0], attempt.decisions[0].number),
-        )
-        return
-
-
-def _shorten_error(error: str) -> str:
-    """Return an error up to the end of its first sentence, without colours."""
-    line = strip_colors(error).strip().split("\n", 1)[0]
-    return line.split(". ", 1)[0].rstrip(". ")
 
 
 # -- retention -------------------------------------------------------------------------------------
@@ -440,19 +375,17 @@ def _find_early_removals(
         )  # else the commit may still have come
         is_followed = _has_newer_commit(analysis.history, number, is_over=is_over)
         if settings.get("num_to_keep", 0) is None:
-            yield Anomaly(
-                message=f"{deletion.checkpoint} was removed, although all are to be kept",
-                events=(number,),
+            yield build_anomaly(
+                CheckpointRemoved(deletion.checkpoint), analysis.terms, events=(number,)
             )
         elif (
             earlier_commits
             and earlier_commits[-1].checkpoint == deletion.checkpoint
             and not is_followed
         ):
-            yield Anomaly(
-                message=f"{deletion.checkpoint} (epoch {earlier_commits[-1].epoch}) was removed "
-                f"while it was "
-                "the newest that was committed",
+            yield build_anomaly(
+                NewestCheckpointRemoved(deletion.checkpoint, earlier_commits[-1].epoch),
+                analysis.terms,
                 events=(earlier_commits[-1].number, number),
             )
 
@@ -479,24 +412,24 @@ def _find_retention_errors(
     number, names = final_checkpoints
     limit, score = settings.get("num_to_keep"), settings.get("checkpoint_score_attribute")
     if limit is not None and len(names) > limit + (score is not None):
-        yield Anomaly(
-            message=f"{plural(len(names), 'checkpoint')} were left, {limit} were to be kept",
-            events=(number,),
-        )
+        yield build_anomaly(TooManyCheckpoints(len(names), limit), analysis.terms, events=(number,))
     newest = commits[-1]
     if newest.checkpoint not in names:
-        yield Anomaly(
-            message=f"{newest.checkpoint} (epoch {newest.epoch}), the newest, was not left",
+        yield build_anomaly(
+            NewestCheckpointMissing(newest.checkpoint or "", newest.epoch),
+            analysis.terms,
             events=(newest.number, number),
         )
     checkpoint_plan, order = analysis.plan.job.checkpoint, settings.get("checkpoint_score_order")
     if checkpoint_plan is not None:
         order = checkpoint_plan.checkpoint_score_order
     best = _find_best_commit(commits, score, order)
-    if best is not None and best.checkpoint not in names:
-        yield Anomaly(
-            message=f"{best.checkpoint} (epoch {best.epoch}), the best by `{score}`, was not left",
+    if score is not None and best is not None and best.checkpoint not in names:
+        yield build_anomaly(
+            BestCheckpointMissing(best.checkpoint or "", best.epoch, score),
+            analysis.terms,
             events=(best.number, number),
+            parts=(score,),
         )
 
 
@@ -537,7 +470,9 @@ def check_ack(analysis: RunAnalysis) -> CheckResult:
     ended_attempts = [a for a in analysis.run.attempts if _has_natural_end(analysis, a)]
     reports = {a.index: _find_returned_reports(analysis, a) for a in ended_attempts}
     anomalies = [
-        a for attempt in ended_attempts for a in _find_lost_reports(attempt, reports[attempt.index])
+        a
+        for attempt in ended_attempts
+        for a in _find_lost_reports(analysis, attempt, reports[attempt.index])
     ]
     anomalies += _find_uncommitted_result(analysis)
     doubts = [
@@ -592,16 +527,14 @@ def _find_returned_reports(
 
 
 def _find_lost_reports(
-    attempt: Attempt, reports: Mapping[int, tuple[int, ...]]
+    analysis: RunAnalysis, attempt: Attempt, reports: Mapping[int, tuple[int, ...]]
 ) -> Iterator[Anomaly]:
     committed_epochs = {commit.epoch for commit in attempt.commits}
     # Without any commit, it is the controller's events that are missing, not the commits.
     for epoch, events in sorted(reports.items()) if committed_epochs else ():
         if epoch not in committed_epochs:
-            yield Anomaly(
-                message=f"the report of epoch {epoch} returned on every rank of attempt "
-                f"{attempt.index}, which ended by itself, and was never committed",
-                events=events,
+            yield build_anomaly(
+                ReportNotCommitted(attempt.index, epoch), analysis.terms, events=events
             )
 
 
@@ -612,12 +545,14 @@ def _find_uncommitted_result(analysis: RunAnalysis) -> Iterator[Anomaly]:
     names = {c.checkpoint for a in analysis.run.attempts for c in (*a.early_commits, *a.commits)}
     final_checkpoints = find_final_checkpoints(analysis.run)
     if names and fit_return.checkpoint not in names:
-        yield Anomaly(
-            message=f"fit() returned {fit_return.checkpoint}, which was never committed",
+        yield build_anomaly(
+            ReturnedCheckpointUncommitted(fit_return.checkpoint),
+            analysis.terms,
             events=(number,),
         )
     elif final_checkpoints is not None and fit_return.checkpoint not in final_checkpoints[1]:
-        yield Anomaly(
-            message=f"fit() returned {fit_return.checkpoint}, and storage does not hold it",
+        yield build_anomaly(
+            ReturnedCheckpointMissing(fit_return.checkpoint),
+            analysis.terms,
             events=(number, final_checkpoints[0]),
         )

@@ -4,13 +4,24 @@ import re
 from collections.abc import Iterator, Mapping
 
 from chaos.check.analysis import RunAnalysis, RunTables
+from chaos.check.anomaly import build_anomaly
 from chaos.check.attempt import Commit
+from chaos.check.kinds.outcome import (
+    EndedEarly,
+    ExpectedErrorMissing,
+    FailedOutsideTraining,
+    NoCheckpointReturned,
+    NothingTrained,
+    OlderCheckpointReturned,
+    TrainingFailed,
+    WrongMetricsReturned,
+)
 from chaos.check.result import builtin_check, conclude
 from chaos.check.resumes import describe_no_work, has_no_work_left
 from chaos.model.causes import PEER_WAS_LOST, PROCESS_ENDED
 from chaos.model.event import Committed, FailureDecided, FitRaised, StepDone
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.wording import extract_last_line, shorten_text
+from chaos.wording import shorten_text
 
 # -- outcome ---------------------------------------------------------------------------------------
 
@@ -59,39 +70,32 @@ def check_outcome(analysis: RunAnalysis) -> CheckResult:
 
 
 def _judge_ending(analysis: RunAnalysis) -> _Findings:
-    ending, call = analysis.run.ending, analysis.terms.call
+    ending = analysis.run.ending
     if ending.deadline is not None:
         return [], ["the run was ended by us, at its limit"]
     if ending.run_end is not None and ending.run_end[1].interrupted:
         return [], ["the run was interrupted"]
     if ending.script_error is not None:
         number, raised = ending.script_error
-        message = (
-            f"the script failed outside {call}: {raised.error}: {extract_last_line(raised.message)}"
-        )
-        return [Anomaly(message=message, events=(number,))], []
+        facts = FailedOutsideTraining(raised.error, raised.message)
+        return [build_anomaly(facts, analysis.terms, events=(number,))], []
     if analysis.plan.expect.outcome == "error":
         return _judge_expected_error(analysis)
     return _judge_finish(analysis)
 
 
 def _judge_finish(analysis: RunAnalysis) -> _Findings:
-    ending, call, driver = analysis.run.ending, analysis.terms.call, analysis.terms.driver
+    ending, terms = analysis.run.ending, analysis.terms
     if ending.fit_error is not None:
         number, raised = ending.fit_error
-        message = f"{_describe_error(analysis)}: {extract_last_line(raised.message)}"
-        anomalies = (
-            [] if analysis.rendezvous_failure else [Anomaly(message=message, events=(number,))]
-        )
-        return anomalies, [analysis.rendezvous_failure] if analysis.rendezvous_failure else []
+        facts, doubt = TrainingFailed(raised.error, raised.message), analysis.rendezvous_failure
+        return ([], [doubt]) if doubt else ([build_anomaly(facts, terms, events=(number,))], [])
     if ending.driver_exit is not None and ending.fit_return is None:
         number, exited = ending.driver_exit
-        message = f"{driver} ended with code {exited.code} before {call} returned"
-        return [Anomaly(message=message, events=(number,))], []
+        return [build_anomaly(EndedEarly(exited.code, "return"), terms, events=(number,))], []
     # Boosted trees have commits without a step.
     if ending.fit_return is not None and not analysis.history.select_numbers(StepDone, Committed):
-        message = f"{call} returned, and not one step was trained"
-        return [Anomaly(message=message, events=(ending.fit_return[0],))], []
+        return [build_anomaly(NothingTrained(), terms, events=(ending.fit_return[0],))], []
     if ending.driver_exit is None:
         return [], ["the end of the script was not seen"]
     last_attempts = analysis.run.attempts[-1:]
@@ -108,14 +112,11 @@ def _find_other_result(analysis: RunAnalysis) -> Iterator[Anomaly]:
     if is_other and analysis.run.ending.fit_return is not None:
         number, returned = analysis.run.ending.fit_return
         last_commit = analysis.run.lineage.commits[-1] if analysis.run.lineage.commits else None
-        expected_report = (
-            f"the last report, of epoch {last_commit.epoch}"
-            if last_commit
-            else "no report was committed"
-        )
-        yield Anomaly(
-            message=f"fit() returned metrics that are not those of {expected_report}: "
-            f"{returned.metrics}",
+        yield build_anomaly(
+            WrongMetricsReturned(
+                returned.metrics, epoch=None if last_commit is None else last_commit.epoch
+            ),
+            analysis.terms,
             events=(number, *(() if last_commit is None else (last_commit.number,))),
         )
 
@@ -128,16 +129,16 @@ def _find_other_checkpoint(analysis: RunAnalysis) -> Iterator[Anomaly]:
     number, result = returned
     newest = _find_newest_commit(analysis.run)
     if result.checkpoint is None and reference.ending.fit_return[1].checkpoint is not None:
-        message = "fit() returned no checkpoint, and the baseline's did"
-        yield Anomaly(message=message, events=(number,))
+        yield build_anomaly(NoCheckpointReturned(), analysis.terms, events=(number,))
     elif (
         newest is not None
+        and newest.checkpoint is not None
         and result.checkpoint not in (None, newest.checkpoint)
         and _is_newest_returned(reference)
     ):
-        yield Anomaly(
-            message=f"fit() returned {result.checkpoint}, and the newest checkpoint is "
-            f"{newest.checkpoint}, of epoch {newest.epoch}",
+        yield build_anomaly(
+            OlderCheckpointReturned(result.checkpoint or "", newest.checkpoint, newest.epoch),
+            analysis.terms,
             events=(number, newest.number),
         )
 
@@ -191,18 +192,18 @@ def _describe_error(analysis: RunAnalysis) -> str:
 
 
 def _judge_expected_error(analysis: RunAnalysis) -> _Findings:
-    ending, call, driver = analysis.run.ending, analysis.terms.call, analysis.terms.driver
+    ending, terms = analysis.run.ending, analysis.terms
     if ending.fit_return is not None:
-        message = f"{call} returned, and was expected to raise"
+        anomaly = build_anomaly(ExpectedErrorMissing(), terms, events=(ending.fit_return[0],))
         if analysis.fault_failure is not None:
-            return [], [f"{message}, but {analysis.fault_failure}"]
-        return [Anomaly(message=message, events=(ending.fit_return[0],))], []
+            return [], [f"{anomaly.message}, but {analysis.fault_failure}"]
+        return [anomaly], []
     if ending.fit_error is not None:
         foreign = find_foreign_error(analysis)
         return [], [] if foreign is None else [foreign]
     if ending.driver_exit is not None:
-        message = f"{driver} ended with code {ending.driver_exit[1].code} before {call} raised"
-        return [Anomaly(message=message, events=(ending.driver_exit[0],))], []
+        number, exited = ending.driver_exit
+        return [build_anomaly(EndedEarly(exited.code, "raise"), terms, events=(number,))], []
     return [], ["the end of the script was not seen"]
 
 

@@ -4,9 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
+from typing import Literal, NamedTuple, TypeAlias
 
 from chaos.check.analysis import RunTables
 from chaos.check.attempt import Commit
+from chaos.check.kinds.checkpoints import (
+    ShardCutShort,
+    ShardMetadataMissing,
+    ShardMissing,
+    SharedFile,
+)
+from chaos.check.prose.checkpoints import SHARED_FILE_ADVICE, describe_shared_file
 from chaos.model.event import (
     CheckpointDeleted,
     FileSaved,
@@ -15,27 +23,17 @@ from chaos.model.event import (
     StorageSeen,
 )
 from chaos.model.history import History
-from chaos.wording import describe_ranks as ranks_in_words
+
+UnfinishedShard: TypeAlias = ShardMetadataMissing | ShardMissing | ShardCutShort
 
 
-@dataclass(frozen=True)
-class SharedFile:
-    """A file of one checkpoint that several ranks uploaded, each with content of its own."""
+class Damage(NamedTuple):
+    """The damage of a checkpoint as storage holds it."""
 
-    path: str
-    ranks: tuple[int, ...]
-    #: where the job saved it, `train.py:46`; None if that was not seen
-    source_location: str | None
-
-    def __str__(self) -> str:
-        location_text = f", saved at {self.source_location}" if self.source_location else ""
-        return (
-            f"{ranks_in_words(self.ranks)} each upload {self.path} with other "
-            f"content{location_text}"
-        )
-
-
-ADVICE = "let one rank report the file, or give each rank's file a name of its own"
+    problem: Literal["gone", "files missing", "files changed", "files of another attempt"]
+    #: the first of the files, by name, and the number of the others
+    path: str = ""
+    other_count: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,14 +79,14 @@ class StoredCheckpoints:
             if c.checkpoint not in deletion_numbers or (c.checkpoint == newest and has_newest)
         ]
 
-    def describe_damage(self, commit: Commit, listing: StorageSeen) -> str | None:
+    def find_damage(self, commit: Commit, listing: StorageSeen) -> Damage | None:
         """Return the damage of a checkpoint as storage holds it; None without any."""
         assert commit.checkpoint is not None
         files = list_files(listing, commit.checkpoint)
         parts = self.parts.get(commit.checkpoint, ())
         # Where nothing was uploaded none is there: a bucket has no directory without a file.
         if files is None and (not parts or any(part.files for part in parts)):
-            return "is gone"
+            return Damage("gone")
         files = files or {}
         expected_digests: dict[str, set[str]] = {}
         foreign_paths: set[str] = set()
@@ -109,14 +107,12 @@ class StoredCheckpoints:
             path for path in known_paths if files[path] not in expected_digests[path]
         )
         mixed_paths = sorted((foreign_paths & set(files)) - set(expected_digests))
-        for words, paths in (
-            ("lacks", missing_paths),
-            ("has another", changed_paths),
-            ("was mixed with", mixed_paths),
-        ):
-            if paths:
-                others_text = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-                return f"{words} {paths[0]}{others_text}"
+        if missing_paths:
+            return Damage("files missing", missing_paths[0], len(missing_paths) - 1)
+        if changed_paths:
+            return Damage("files changed", changed_paths[0], len(changed_paths) - 1)
+        if mixed_paths:
+            return Damage("files of another attempt", mixed_paths[0], len(mixed_paths) - 1)
         return None
 
     def find_mixed_files(self, commit: Commit, listing: StorageSeen) -> Sequence[SharedFile]:
@@ -155,12 +151,13 @@ class StoredCheckpoints:
                 source_location = f"{PurePosixPath(save.code.file).name}:{save.code.line}"
         return source_location
 
-    def describe_unfinished(self, commit: Commit) -> str | None:
+    def find_unfinished_shard(self, commit: Commit) -> UnfinishedShard | None:
         """Return what a sharded checkpoint lacks of what it says that it holds; None if nothing.
 
         Its index is written last: without one no attempt can read it. On another number of ranks it
         has other files, each of them in its own index.
         """
+        name, epoch = commit.checkpoint or "", commit.epoch
         sizes: dict[str, int] = {}
         needed_sizes: dict[str, int] = {}
         indexed_folders = set[PurePosixPath]()
@@ -170,12 +167,12 @@ class StoredCheckpoints:
             indexed_folders |= {PurePosixPath(path).parent for path in part.indexes}
         for path in sorted(sizes):
             if PurePosixPath(path).parent not in indexed_folders:
-                return f"has no metadata beside {path}, without which no attempt can read it"
+                return ShardMetadataMissing(name, epoch, path)
         for path, needed_size in sorted(needed_sizes.items()):
             if path not in sizes:
-                return f"lacks {path}, which its own metadata names"
+                return ShardMissing(name, epoch, path)
             if sizes[path] < needed_size:
-                return f"has {sizes[path]} bytes of {path}, and {needed_size} by its own metadata"
+                return ShardCutShort(name, epoch, path, sizes[path], needed_size)
         return None
 
     def find_sharded_parts(self, commit: Commit) -> Sequence[ShardedPart]:
@@ -205,9 +202,8 @@ def find_shared_file_warnings(tables: RunTables) -> Iterator[str]:
     }
     for shared_file in shared_files.values():
         yield (
-            f"{shared_file}: Ray puts the parts of a checkpoint into one folder, which then "
-            f"holds the file "
-            f"of one rank, or a mixture; {ADVICE}"
+            f"{describe_shared_file(shared_file)}: Ray puts the parts of a checkpoint into one "
+            f"folder, which then holds the file of one rank, or a mixture; {SHARED_FILE_ADVICE}"
         )
 
 
