@@ -1,9 +1,8 @@
 """From the facts of a finding to the anomaly in a verdict."""
 
-from collections.abc import Iterable
-from dataclasses import fields
-
-from pydantic_core import to_jsonable_python
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 from chaos.check.kinds.base import Facts
 from chaos.check.prose.registry import describe_finding
@@ -30,9 +29,7 @@ def build_anomaly(  # noqa: PLR0913 (the fields of an anomaly)
     """
     return Anomaly(
         kind=facts.kind,
-        facts={
-            field.name: to_jsonable_python(getattr(facts, field.name)) for field in fields(facts)
-        },
+        facts=encode_facts(facts),
         message=describe_finding(facts, terms),
         events=tuple(events),
         parts=tuple(parts),
@@ -41,3 +38,16 @@ def build_anomaly(  # noqa: PLR0913 (the fields of an anomaly)
         guess=guess,
         is_unexplained=is_unexplained,
     )
+
+
+def encode_facts(value: Any) -> Any:  # noqa: ANN401 (whatever a fact is made of)
+    """Return a value as it stands in JSON: records and named tuples by their fields."""
+    if is_dataclass(value):
+        return {field.name: encode_facts(getattr(value, field.name)) for field in fields(value)}
+    if hasattr(value, "_asdict"):
+        return {name: encode_facts(part) for name, part in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return {str(key): encode_facts(part) for key, part in value.items()}
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return [encode_facts(part) for part in value]
+    return value

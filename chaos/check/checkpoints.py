@@ -8,7 +8,6 @@ from chaos.check.analysis import RunAnalysis
 from chaos.check.anomaly import build_anomaly
 from chaos.check.attempt import Attempt, Commit
 from chaos.check.file_contents import FileContents, build_file_contents
-from chaos.check.files import mask_path_numbers
 from chaos.check.kinds.base import Facts
 from chaos.check.kinds.checkpoints import (
     AttemptFilesMixed,
@@ -24,7 +23,6 @@ from chaos.check.kinds.checkpoints import (
     ReportNotCommitted,
     ReturnedCheckpointMissing,
     ReturnedCheckpointUncommitted,
-    ShardMissing,
     SharedFile,
     TooManyCheckpoints,
 )
@@ -222,7 +220,6 @@ def _find_damage(analysis: RunAnalysis, views: list[_CheckpointView]) -> Iterato
             facts,
             analysis.terms,
             events=(commit.number, view.number),
-            parts=_list_missing_files(facts),
             is_result=commit.checkpoint in damaged_at_end,  # that is what the run leaves behind
         )
 
@@ -242,13 +239,6 @@ def _build_damage_facts(view: _CheckpointView, *, is_another_whole: bool) -> Fac
             return CheckpointFileChanged(name, epoch, op, is_another_whole, path, other_count)
         case "files of another attempt":
             return AttemptFilesMixed(name, epoch, op, is_another_whole, path, other_count)
-
-
-def _list_missing_files(facts: Facts) -> tuple[str, ...]:
-    """Return the file that a checkpoint lacks, without the numbers in its name."""
-    if isinstance(facts, CheckpointFileMissing | ShardMissing):
-        return (mask_path_numbers(facts.path),)
-    return ()
 
 
 def _find_unfinished_checkpoints(analysis: RunAnalysis) -> Iterator[Anomaly]:
@@ -287,7 +277,6 @@ def _find_unfinished_checkpoints(analysis: RunAnalysis) -> Iterator[Anomaly]:
                 facts,
                 analysis.terms,
                 events=(commit.number,),
-                parts=_list_missing_files(facts),
                 is_result=True,
             )
 

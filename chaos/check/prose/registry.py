@@ -14,7 +14,7 @@ Describe = Callable[[F, LauncherWords], str]
 
 @dataclass(frozen=True)
 class KindEntry:
-    """What a user is told about a kind of finding."""
+    """The description of a kind of finding for users."""
 
     kind: str
     check: str
@@ -52,10 +52,10 @@ def describe_finding(facts: Facts, terms: LauncherWords) -> str:
 
 
 def find_entry(kind: str) -> KindEntry | None:
-    """Return what is told of a kind; None if there is no such kind."""
+    """Return the description of a kind; None if there is no such kind."""
     return _ENTRIES.get(kind)
 
 
 def list_entries() -> tuple[KindEntry, ...]:
-    """Return what is told of each kind, by name."""
+    """Return the descriptions of all kinds, by name."""
     return tuple(entry for _, entry in sorted(_ENTRIES.items()))
