@@ -9,18 +9,19 @@ A restart that loses the count of batches moves the steps of the second: no batc
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from chaos.check.kinds.epochs import BatchNumbers, CadenceChange
 from chaos.check.steps import Step
 
 NAMED_MAX = 3
 
 
-def describe_cadence_changes(
+def find_cadence_changes(
     run_steps: Sequence[Step],
     baseline_steps: Sequence[Step],
     optimizers: Mapping[str, int],
     earlier_steps: Iterable[Step],
-) -> Iterator[str]:
-    """Yield in words that an optimizer stepped after other batches than in the baseline.
+) -> Iterator[CadenceChange]:
+    """Yield each optimizer that stepped after other batches than in the baseline.
 
     `run_steps` are those of an attempt, `baseline_steps` the baseline's from the place of its
     resume on and `earlier_steps` those before it, `optimizers` the baseline's with the number of
@@ -57,10 +58,8 @@ def describe_cadence_changes(
             or run_batches[:checked_count] != baseline_batches[:checked_count]
         ):
             continue
-        yield (
-            f"optimizer {name or 0} stepped after {_describe_batches(run_positions)}, and in "
-            f"the baseline after "
-            f"{_describe_batches(baseline_positions)}"
+        yield CadenceChange(
+            name or "0", _select_first(run_positions), _select_first(baseline_positions)
         )
 
 
@@ -84,9 +83,5 @@ def _count_batches(
     return counts
 
 
-def _describe_batches(batches: Sequence[int]) -> str:
-    if not batches:
-        return "no batch"
-    numbers = ", ".join(map(str, batches[:NAMED_MAX]))
-    ellipsis = " …" * (len(batches) > NAMED_MAX)
-    return f"{'batch' if len(batches) == 1 else 'batches'} {numbers}{ellipsis}"
+def _select_first(batches: Sequence[int]) -> BatchNumbers:
+    return BatchNumbers(tuple(batches[:NAMED_MAX]), len(batches))

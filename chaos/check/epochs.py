@@ -1,11 +1,32 @@
 """Checks of the place in training: no step twice, none left out, and every epoch once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from chaos.check.analysis import RunAnalysis, RunTables
+from chaos.check.anomaly import build_anomaly
 from chaos.check.attempt import Commit, RankStart
-from chaos.check.cadence import describe_cadence_changes
+from chaos.check.cadence import find_cadence_changes
+from chaos.check.kinds.base import Facts
+from chaos.check.kinds.epochs import (
+    DependentBeganEarly,
+    EpochFacts,
+    EpochLengthDiffers,
+    EpochMetricDiffers,
+    EpochRepeated,
+    EpochsLeftOut,
+    InputsLeftOut,
+    InputsTrainedAgain,
+    OptimizerStepsShifted,
+    ResumePlace,
+    StepsRepeated,
+    StepsSkipped,
+    StepTotalDiffers,
+    TooFewEpochs,
+    TooManyEpochs,
+)
+from chaos.check.prose.registry import describe_finding
 from chaos.check.restarts import RepeatedSteps, Restart
 from chaos.check.result import (
     builtin_check,
@@ -15,7 +36,6 @@ from chaos.check.result import (
     not_applicable,
 )
 from chaos.model.event import DependentSeen
-from chaos.model.launcher import LauncherWords
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.wording import plural
 
@@ -120,13 +140,11 @@ def _find_shifted_inputs(restart: Restart, analysis: RunAnalysis) -> Iterator[An
         repeat.steps for repeat in analysis.repeated_steps if repeat.attempt == attempt_index
     }:
         return
-    outcome = "trained again" if step_offset < 0 else "left out"
-    yield Anomaly(
-        message=f"attempt {attempt_index} went {'back' if step_offset < 0 else 'ahead'}: at epoch "
-        f"{restart.epoch} it was given the inputs that the baseline has "
-        f"{plural(abs(step_offset), 'step')} "
-        f"{'before' if step_offset < 0 else 'after'} that place; they were {outcome}",
-        events=tuple(start.number for start in _select_settled_starts(restart)),
+    facts_type = InputsTrainedAgain if step_offset < 0 else InputsLeftOut
+    yield build_anomaly(
+        facts_type(attempt_index, restart.epoch, abs(step_offset)),
+        analysis.terms,
+        events=(start.number for start in _select_settled_starts(restart)),
     )
 
 
@@ -148,7 +166,7 @@ def _find_wrong_starts(
     for start in _select_settled_starts(restart):
         rank, epoch = start.rank, start.epoch
         steps = restart.attempt.select_steps(rank, epoch)
-        cadences = list(_find_cadence_anomalies(restart, start, reference))
+        cadences = list(_find_cadence_anomalies(analysis, restart, start, reference))
         if cadences:
             yield from cadences
             continue
@@ -160,20 +178,20 @@ def _find_wrong_starts(
         is_repeat_allowed = analysis.plan.expect.sampling == "at_least_once"
         if is_repeat_allowed and 0 < surplus <= lost_count:
             continue
-        verb = "repeated" if surplus > 0 else "skipped"
-        allowance_text = (
-            f"; it threw away {lost_count}" if is_repeat_allowed and surplus > 0 else ""
-        )
-        yield Anomaly(
-            message=f"rank {rank} {verb} {plural(abs(surplus), 'step')} of epoch {epoch} after "
-            f"the restart: {len(steps)} instead of "
-            f"{expected_count}{allowance_text}{_describe_resume(restart)}",
+        resume = _find_resume_place(restart)
+        facts: Facts = StepsSkipped(rank, epoch, len(steps), expected_count, resume)
+        if surplus > 0:
+            allowed_surplus = lost_count if is_repeat_allowed else None
+            facts = StepsRepeated(rank, epoch, len(steps), expected_count, allowed_surplus, resume)
+        yield build_anomaly(
+            facts,
+            analysis.terms,
             events=(start.number, *(s.number for s in steps[expected_count:])),
         )
 
 
 def _find_cadence_anomalies(
-    restart: Restart, start: RankStart, reference: RunTables
+    analysis: RunAnalysis, restart: Restart, start: RankStart, reference: RunTables
 ) -> Iterator[Anomaly]:
     """Yield each optimizer that stepped after other batches than in the baseline."""
     lineage, rank = reference.lineage, start.rank
@@ -187,19 +205,22 @@ def _find_cadence_anomalies(
     ]
     split_index = sum((step.epoch, step.step) <= start.training_place for step in baseline_steps)
     run_steps = restart.attempt.steps.steps_by_rank.get(rank, ())
-    for text in describe_cadence_changes(
+    for change in find_cadence_changes(
         run_steps, baseline_steps[split_index:], optimizers, baseline_steps[:split_index]
     ):
-        message = f"on rank {rank} {text}, after the restart at {start.training_place}"
-        yield Anomaly(message=message, events=(start.number,))
+        yield build_anomaly(
+            OptimizerStepsShifted(rank, change, start.training_place),
+            analysis.terms,
+            events=(start.number,),
+        )
 
 
-def _describe_resume(restart: Restart) -> str:
-    """Return where an attempt resumed, and the evidence, as the end of a sentence."""
+def _find_resume_place(restart: Restart) -> ResumePlace | None:
+    """Return where an attempt resumed, and the evidence; None where there is none."""
     attempt = restart.attempt
     if attempt.training_place is None or not attempt.grounds:
-        return ""
-    return f"; it resumed at {attempt.training_place}: {attempt.grounds}"
+        return None
+    return ResumePlace(attempt.training_place, attempt.grounds)
 
 
 # -- epochs ----------------------------------------------------------------------------------------
@@ -224,30 +245,27 @@ def check_epochs(analysis: RunAnalysis) -> CheckResult:
     is done, and not before.
     """
     run_lineage = analysis.run.lineage
-    anomalies = [*_find_epoch_gaps(_find_finished_epochs(analysis.run), analysis.terms)]
+    findings = [*_find_epoch_gaps(_find_finished_epochs(analysis.run))]
     doubts = []
     if analysis.reference is not None and analysis.is_step_aligned:
-        anomalies += _compare_step_totals(analysis, analysis.reference)
+        findings += _compare_step_totals(analysis, analysis.reference)
     elif analysis.reference is not None:
-        number_anomalies = [*_compare_epoch_count(analysis, analysis.reference)]
-        if number_anomalies and analysis.resized_attempts and analysis.run.has_no_reports:
+        count_findings = [*_compare_epoch_count(analysis, analysis.reference)]
+        if count_findings and analysis.resized_attempts and analysis.run.has_no_reports:
             doubts.append(
-                f"{number_anomalies[0].message}; with another number of workers the job may "
-                f"make, and save "
-                "after, another number of steps, by which its epochs end"
+                f"{describe_finding(count_findings[0].facts, analysis.terms)}; with another "
+                "number of workers the job may make, and save after, another number of steps, by "
+                "which its epochs end"
             )
         else:
-            anomalies += number_anomalies
-        anomalies += [*_find_wrong_lengths(analysis, analysis.reference)]
-        anomalies += [*_compare_epoch_metric(analysis, analysis.reference)]
-        anomalies += [*_find_early_dependents(analysis, analysis.reference)]
+            findings += count_findings
+        findings += _find_wrong_lengths(analysis, analysis.reference)
+        findings += _compare_epoch_metric(analysis, analysis.reference)
+        findings += _find_early_dependents(analysis, analysis.reference)
     elif analysis.plan.ops:
         doubts.append(f"{analysis.no_baseline_reason} to count epochs by")
     if not analysis.run.ending.is_finished and not analysis.has_expected_error:
         doubts.append("the job did not finish")
-    if anomalies and (hint := _describe_usual_cause(analysis)):
-        first_anomaly = anomalies[0]
-        anomalies[0] = first_anomaly.replace(message=f"{first_anomaly.message}; {hint}")
     summary = _describe_epochs(analysis)
     if (
         not run_lineage.commits
@@ -257,7 +275,36 @@ def check_epochs(analysis: RunAnalysis) -> CheckResult:
     ):
         return not_applicable(EPOCHS, summary)
     evidence = len(run_lineage.commits) + len(run_lineage.steps)
-    return conclude(EPOCHS, anomalies=anomalies, doubts=doubts, evidence=evidence, summary=summary)
+    return conclude(
+        EPOCHS,
+        anomalies=[*_build_anomalies(analysis, findings)],
+        doubts=doubts,
+        evidence=evidence,
+        summary=summary,
+    )
+
+
+class _EpochFinding(NamedTuple):
+    """A finding about epochs, before it is known whether it is the first one."""
+
+    facts: EpochFacts
+    events: Sequence[int]
+    parts: tuple[str, ...] = ()
+    is_result: bool | None = None
+
+
+def _build_anomalies(analysis: RunAnalysis, findings: Iterable[_EpochFinding]) -> Iterator[Anomaly]:
+    attempt_without_read = _find_attempt_without_read(analysis)
+    for finding in findings:
+        facts = replace(finding.facts, attempt_without_read=attempt_without_read)
+        attempt_without_read = None  # the first finding alone has it
+        yield build_anomaly(
+            facts,
+            analysis.terms,
+            events=finding.events,
+            parts=finding.parts,
+            is_result=finding.is_result,
+        )
 
 
 def _describe_epochs(analysis: RunAnalysis) -> str:
@@ -321,46 +368,29 @@ def _has_nothing_left(tables: RunTables) -> bool:
     return is_idle and tables.ending.is_finished
 
 
-def _find_epoch_gaps(
-    finished_epochs: list[_FinishedEpoch], terms: LauncherWords
-) -> Iterator[Anomaly]:
+def _find_epoch_gaps(finished_epochs: list[_FinishedEpoch]) -> Iterator[_EpochFinding]:
     expected_epoch = 0
     for epoch, number in finished_epochs:
         if epoch < expected_epoch:
-            message = f"epoch {epoch} was {terms.epoch_ended_verb} twice"
-            yield Anomaly(message=message, events=(number,))
+            yield _EpochFinding(EpochRepeated(epoch), (number,))
         elif epoch > expected_epoch:
-            is_single = epoch == expected_epoch + 1
-            lost_text = (
-                f"epoch {expected_epoch} was"
-                if is_single
-                else f"epochs {expected_epoch}-{epoch - 1} were"
-            )
-            message = f"{lost_text} never {terms.epoch_ended_verb}, and epoch {epoch} was"
-            yield Anomaly(message=message, events=(number,))
+            yield _EpochFinding(EpochsLeftOut(expected_epoch, epoch - 1, epoch), (number,))
         expected_epoch = max(expected_epoch, epoch + 1)
 
 
-def _compare_epoch_count(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anomaly]:
+def _compare_epoch_count(analysis: RunAnalysis, reference: RunTables) -> Iterator[_EpochFinding]:
     run_epochs, expected_count = (
         _find_finished_epochs(analysis.run),
         _count_baseline_epochs(reference),
     )
     if analysis.has_varying_epochs:
         return
+    numbers = [number for _, number in run_epochs]
     if len(run_epochs) > expected_count:
-        message = (
-            f"{plural(len(run_epochs), 'epoch')} were trained, the baseline has {expected_count}"
-        )
-        yield Anomaly(
-            message=message, events=tuple(number for _, number in run_epochs[expected_count:])
-        )
+        facts = TooManyEpochs(len(run_epochs), expected_count)
+        yield _EpochFinding(facts, numbers[expected_count:])
     elif len(run_epochs) < expected_count and analysis.run.ending.is_finished:
-        message = (
-            f"the job finished after {plural(len(run_epochs), 'epoch')}, the baseline has "
-            f"{expected_count}"
-        )
-        yield Anomaly(message=message, events=tuple(number for _, number in run_epochs[-1:]))
+        yield _EpochFinding(TooFewEpochs(len(run_epochs), expected_count), numbers[-1:])
 
 
 def _count_baseline_epochs(reference: RunTables) -> int:
@@ -370,7 +400,7 @@ def _count_baseline_epochs(reference: RunTables) -> int:
     )
 
 
-def _find_early_dependents(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anomaly]:
+def _find_early_dependents(analysis: RunAnalysis, reference: RunTables) -> Iterator[_EpochFinding]:
     """Yield each dependent job that began before the last epoch was done, or the last step made.
 
     Epochs are not counted where their number is no proof: see `check_epochs`.
@@ -388,14 +418,13 @@ def _find_early_dependents(analysis: RunAnalysis, reference: RunTables) -> Itera
             step.number for step in analysis.run.lineage.all_steps() if step.number > number
         ]
         if dependent.began and (later_steps or (is_counted and finished_count < expected_count)):
-            yield Anomaly(
-                message=f"{dependent.script} ({dependent.dependency_kind}) began when "
-                f"{finished_count} of {plural(expected_count, 'epoch')} had been trained",
-                events=(number, *later_steps[:1]),
+            facts = DependentBeganEarly(
+                dependent.script, dependent.dependency_kind, finished_count, expected_count
             )
+            yield _EpochFinding(facts, (number, *later_steps[:1]))
 
 
-def _compare_step_totals(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anomaly]:
+def _compare_step_totals(analysis: RunAnalysis, reference: RunTables) -> Iterator[_EpochFinding]:
     run_lineage, baseline_lineage = analysis.run.lineage, reference.lineage
     for rank in (
         baseline_lineage.ranks
@@ -407,17 +436,12 @@ def _compare_step_totals(analysis: RunAnalysis, reference: RunTables) -> Iterato
             for lineage in (run_lineage, baseline_lineage)
         )
         if run_total != baseline_total:
-            final_steps = [step.number for step in run_lineage.all_steps() if step.rank == rank][
-                -1:
-            ]
-            message = (
-                f"rank {rank} made {plural(run_total, 'step')} in all, the baseline "
-                f"{baseline_total}"
-            )
-            yield Anomaly(message=message, events=tuple(final_steps), is_result=False)
+            numbers = [step.number for step in run_lineage.all_steps() if step.rank == rank]
+            facts = StepTotalDiffers(rank, run_total, baseline_total)
+            yield _EpochFinding(facts, numbers[-1:], is_result=False)
 
 
-def _find_wrong_lengths(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anomaly]:
+def _find_wrong_lengths(analysis: RunAnalysis, reference: RunTables) -> Iterator[_EpochFinding]:
     run_lineage, baseline_lineage = analysis.run.lineage, reference.lineage
     committed_epochs = {commit.epoch for commit in run_lineage.commits}
     baseline_epochs = {c.epoch for c in baseline_lineage.commits}
@@ -453,15 +477,16 @@ def _find_wrong_lengths(analysis: RunAnalysis, reference: RunTables) -> Iterator
         is_whole = epoch in committed_epochs or analysis.run.ending.is_finished
         if surplus > 0 or is_whole:
             steps = run_lineage.select_steps(rank, epoch)
-            yield Anomaly(
-                message=f"rank {rank} made {plural(len(steps), 'step')} in epoch {epoch}, "
-                f"the baseline {baseline_lineage.count_steps(rank, epoch)}",
-                events=tuple(s.number for s in steps[-1:]),
+            yield _EpochFinding(
+                EpochLengthDiffers(
+                    rank, epoch, len(steps), baseline_lineage.count_steps(rank, epoch)
+                ),
+                [step.number for step in steps[-1:]],
                 is_result=False,  # a count: what was trained in these steps is the result
             )
 
 
-def _compare_epoch_metric(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anomaly]:
+def _compare_epoch_metric(analysis: RunAnalysis, reference: RunTables) -> Iterator[_EpochFinding]:
     key = analysis.plan.job.epoch_metric
     if key is None:
         return
@@ -476,12 +501,10 @@ def _compare_epoch_metric(analysis: RunAnalysis, reference: RunTables) -> Iterat
         if baseline_values is not None and run_commit.has_only_survivors:
             baseline_values = baseline_values[:1]
         if baseline_values is not None and run_values != baseline_values:
-            yield Anomaly(
-                message=f"report {run_commit.epoch} says `{key}` "
-                f"{_describe_metric_values(run_values)}, "
-                f"the baseline's {_describe_metric_values(baseline_values)}",
-                events=(run_commit.number,),
+            facts = EpochMetricDiffers(
+                run_commit.epoch, key, tuple(run_values), tuple(baseline_values)
             )
+            yield _EpochFinding(facts, (run_commit.number,), parts=(key,))
             return
 
 
@@ -489,16 +512,12 @@ def _select_metric_values(commit: Commit, key: str) -> list[object]:
     return [metrics.get(key) for metrics in commit.metrics]
 
 
-def _describe_metric_values(values: list[object]) -> str:
-    return " and ".join(dict.fromkeys("nothing" if v is None else str(v) for v in values))
-
-
-def _describe_usual_cause(analysis: RunAnalysis) -> str | None:
-    """Return the usual cause, where it was seen: no rank read the checkpoint that it was handed."""
+def _find_attempt_without_read(analysis: RunAnalysis) -> int | None:
+    """Return an attempt that trained, and none of whose ranks read the checkpoint it was handed."""
     for restart in analysis.restarts:
         checkpoints = [
             checkpoint for checkpoint in restart.checkpoints.values() if checkpoint is not None
         ]
         if checkpoints and restart.attempt.steps and not restart.attempt.reading_ranks:
-            return f"no rank of attempt {restart.attempt.index} asked for its checkpoint"
+            return restart.attempt.index
     return None

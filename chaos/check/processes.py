@@ -1,15 +1,35 @@
 """Checks of processes: one writer at a time, bystanders undisturbed, nothing left, notices used."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from chaos.check.analysis import RunAnalysis
+from chaos.check.anomaly import build_anomaly
 from chaos.check.attempt import Attempt
 from chaos.check.drivers import ConcurrentDrivers
 from chaos.check.files import mask_path_numbers
 from chaos.check.injections import EARLY_NS
+from chaos.check.kinds.base import Facts
+from chaos.check.kinds.processes import (
+    ActorLeft,
+    AttemptActivity,
+    AttemptStillWorking,
+    DuplicateRank,
+    NoticeUnused,
+    OtherTrialCharged,
+    OtherTrialFailed,
+    OtherTrialLosses,
+    OtherTrialRestarted,
+    OtherTrialUnfinished,
+    PlacementGroupLeft,
+    ProcessLeft,
+    RankOnLeavingNode,
+    StandstillUntilDeadline,
+    TwoDriversWrite,
+    UnregisteredCheckpoints,
+)
 from chaos.check.result import builtin_check, conclude, inconclusive, not_applicable
 from chaos.check.time_limits import find_longest_pauses
 from chaos.model.event import (
@@ -104,9 +124,9 @@ def _find_stragglers(analysis: RunAnalysis) -> Iterator[Anomaly]:
         number, activity = last_activity
         late_ns = history.time_ns(number) - history.time_ns(min(beginnings))
         if late_ns > GRACE_NS:
-            yield Anomaly(
-                message=f"attempt {earlier.index} was still at work {late_ns / 1e9:.1f} s after "
-                f"the next one was opened: {activity}",
+            yield build_anomaly(
+                AttemptStillWorking(earlier.index, late_ns / 1e9, activity),
+                analysis.terms,
                 events=(min(beginnings), number),
             )
 
@@ -126,7 +146,6 @@ def _find_parallel_writes(analysis: RunAnalysis) -> Iterator[Anomaly]:
         # Of a job whose steps are not seen, its first write.
         signs += [write.begin_number for write in writes if write.attempt == later.index]
         first_sign = signs[0] if signs else len(analysis.history)
-        activity = "had made a step" if later.steps else "had begun to write"
         for earlier in analysis.run.attempts:
             if earlier.index > later.index or not _has_other_driver(analysis, earlier, later):
                 continue
@@ -134,10 +153,11 @@ def _find_parallel_writes(analysis: RunAnalysis) -> Iterator[Anomaly]:
                 w for w in writes if w.attempt == earlier.index and w.begin_number > first_sign
             ]
             if later_writes:
-                yield Anomaly(
-                    message=f"two drivers of one run wrote side by side: attempt {later.index} of "
-                    f"the one {activity} when attempt {earlier.index} of the other began to "
-                    f"write {later_writes[0].target}",
+                yield build_anomaly(
+                    TwoDriversWrite(
+                        later.index, bool(later.steps), earlier.index, later_writes[0].target
+                    ),
+                    analysis.terms,
                     events=(first_sign, later_writes[0].begin_number),
                 )
 
@@ -149,22 +169,22 @@ def _find_beginnings(attempt: Attempt) -> list[int]:
     return [min(signs)] if signs else [step.number for step in attempt.steps[:1]]
 
 
-def _find_last_activity(analysis: RunAnalysis, attempt: Attempt) -> tuple[int, str] | None:
-    activities = [(step.number, f"a step of rank {step.rank}") for step in attempt.steps[-1:]]
-    activities += [(commit.number, "a commit") for commit in attempt.commits[-1:]]
-    reports = [
-        (n, event.rank)
-        for n, event in analysis.history.select_events(ReportReturned)
+def _find_last_activity(
+    analysis: RunAnalysis, attempt: Attempt
+) -> tuple[int, AttemptActivity] | None:
+    activities = [(s.number, AttemptActivity("step", s.rank)) for s in attempt.steps[-1:]]
+    activities += [(commit.number, AttemptActivity("commit")) for commit in attempt.commits[-1:]]
+    activities += [
+        (number, AttemptActivity("report", event.rank))
+        for number, event in analysis.history.select_events(ReportReturned)
         if event.attempt == attempt.index
-    ]
-    files = [
-        (save.event_number, save.rank)
+    ][-1:]
+    activities += [
+        (save.event_number, AttemptActivity("file", save.rank))
         for save in analysis.run.files.saves
         if save.attempt == attempt.index
-    ]
-    activities += [(number, f"a report of rank {rank}") for number, rank in reports[-1:]]
-    activities += [(number, f"a file of rank {rank}") for number, rank in files[-1:]]
-    return max(activities, default=None)
+    ][-1:]
+    return max(activities, key=lambda activity: activity[0], default=None)
 
 
 def _find_duplicate_ranks(analysis: RunAnalysis) -> Iterator[Anomaly]:
@@ -189,9 +209,9 @@ def _find_duplicate_ranks(analysis: RunAnalysis) -> Iterator[Anomaly]:
         if last_actions.get(history[first_number].source, 0) < number:
             processes[rank] = number, started.pid
         else:
-            yield Anomaly(
-                message=f"two processes were rank {started.rank} of attempt {started.attempt}: "
-                f"pids {pid} and {started.pid}",
+            yield build_anomaly(
+                DuplicateRank(started.rank, started.attempt, pid, started.pid),
+                analysis.terms,
                 events=(first_number, number),
             )
 
@@ -217,20 +237,16 @@ def check_bystanders(analysis: RunAnalysis) -> CheckResult:
     reference = analysis.reference if analysis.plan.ops else analysis.run
     if reference is None:
         return inconclusive(BYSTANDERS, analysis.no_baseline_reason)
-    baseline_trials, run_trials = (
-        _group_by_trial(reference.history),
-        _group_by_trial(analysis.history),
-    )
+    baseline_trials = _group_by_trial(reference.history)
+    run_trials = _group_by_trial(analysis.history)
     trial_counts = [event.trials for _, event in reference.history.select_events(ExperimentEnded)]
     if trial_counts == [1] and not baseline_trials and not run_trials:
         return not_applicable(BYSTANDERS, "the experiment has no other trial")
     is_exact, is_cut = analysis.plan.expect.is_exact, analysis.run.ending.deadline is not None
     anomalies = [
-        Anomaly(
-            message=f"trial {trial}, which nothing was done to, {disturbance}", events=(number,)
-        )
+        build_anomaly(facts, analysis.terms, events=(number,))
         for trial, (number, event) in sorted(run_trials.items())
-        for disturbance in _find_disturbances(
+        for facts in _find_disturbances(
             event,
             baseline_trials[trial][1] if trial in baseline_trials and is_exact else None,
             is_cut=is_cut,
@@ -260,26 +276,23 @@ def _group_by_trial(history: History) -> dict[int, tuple[int, BystanderSeen]]:
 
 def _find_disturbances(
     event: BystanderSeen, baseline_event: BystanderSeen | None, *, is_cut: bool
-) -> Iterator[str]:
+) -> Iterator[Facts]:
     is_cut = is_cut and not event.finished  # by us, at our limit
     if event.error is not None:
-        yield f"failed: its fit() raised {event.error}"
+        yield OtherTrialFailed(event.trial, event.error)
     elif not event.finished and not is_cut:
-        yield "did not end"
+        yield OtherTrialUnfinished(event.trial)
     if event.attempts > 1:
-        yield f"was begun again: {plural(event.attempts, 'attempt')}"
+        yield OtherTrialRestarted(event.trial, event.attempts)
     if event.failures:
-        yield f"was charged for {plural(event.failures, 'failure')}"
+        yield OtherTrialCharged(event.trial, event.failures)
     if baseline_event is not None and not is_cut:
         places = sorted({*event.losses, *baseline_event.losses})
         differing_places = [
             place for place in places if event.losses.get(place) != baseline_event.losses.get(place)
         ]
         if differing_places:
-            remainder = (
-                f" and {len(differing_places) - 1} more places" if len(differing_places) > 1 else ""
-            )
-            yield f"has other losses than in the baseline: {differing_places[0]}{remainder}"
+            yield OtherTrialLosses(event.trial, differing_places[0], len(differing_places))
 
 
 def _find_idle_trials(
@@ -323,10 +336,10 @@ def _find_bystander_doubts(
 LEFTOVERS = "leftovers"
 
 
-_LEFTOVER_NAMES = {
-    "process": "a process",
-    "placement_group": "a placement group",
-    "actor": "an actor",
+_LEFTOVER_FACTS: Mapping[str, type[ProcessLeft | PlacementGroupLeft | ActorLeft]] = {
+    "process": ProcessLeft,
+    "placement_group": PlacementGroupLeft,
+    "actor": ActorLeft,
 }
 
 
@@ -351,18 +364,13 @@ def check_leftovers(analysis: RunAnalysis) -> CheckResult:
     leftovers = list(analysis.history.select_events(Leftover))
     searches = [search for _, search in analysis.history.select_events(LeftoversSearched)]
     anomalies = [
-        Anomaly(
-            message=f"{_LEFTOVER_NAMES[leftover.kind]} outlived the run: {leftover.name}",
-            events=(number,),
+        build_anomaly(
+            _LEFTOVER_FACTS[leftover.kind](leftover.name), analysis.terms, events=(number,)
         )
         for number, leftover in leftovers
-        if leftover.kind in _LEFTOVER_NAMES
+        if leftover.kind in _LEFTOVER_FACTS
     ]
-    directories = [
-        (number, leftover)
-        for number, leftover in leftovers
-        if leftover.kind == "checkpoint_directory"
-    ]
+    directories = [entry for entry in leftovers if entry[1].kind == "checkpoint_directory"]
     # A fault in doubt may have cut an upload as well: a folder more is no defect of the job then.
     effect_count = sum(
         max(len(injection.hit_times_by_attempt), injection.has_effect or injection.is_in_doubt)
@@ -374,10 +382,10 @@ def check_leftovers(analysis: RunAnalysis) -> CheckResult:
     )
     if len(directories) > effect_count + clock_count:
         anomalies.append(
-            Anomaly(
-                message=f"{_count_directories(len(directories))} that no report registered, "
-                f"after {plural(effect_count, 'fault')}: {directories[-1][1].name}",
-                events=tuple(number for number, _ in directories),
+            build_anomaly(
+                UnregisteredCheckpoints(len(directories), effect_count, directories[-1][1].name),
+                analysis.terms,
+                events=(number for number, _ in directories),
             )
         )
     counts = Counter(leftover.kind for _, leftover in leftovers)
@@ -390,10 +398,6 @@ def check_leftovers(analysis: RunAnalysis) -> CheckResult:
         summary=f"nothing of the run was left in {', '.join(locations) or 'the places searched'}",
         measures={f"left_{kind}": count for kind, count in sorted(counts.items())},
     )
-
-
-def _count_directories(count: int) -> str:
-    return plural(count, "checkpoint directory", "checkpoint directories")
 
 
 # -- drain -----------------------------------------------------------------------------------------
@@ -476,9 +480,9 @@ def _find_new_work(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Ano
             continue
         for worker in group.workers:
             if worker.node_id == window.notice.node_id:
-                yield Anomaly(
-                    message=f"attempt {group.attempt} put rank {worker.rank} on a node that was "
-                    "announced to go",
+                yield build_anomaly(
+                    RankOnLeavingNode(group.attempt, worker.rank),
+                    analysis.terms,
                     events=(window.number, number),
                 )
                 return
@@ -507,9 +511,9 @@ def _find_standstill(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[A
         _is_within_window(analysis, decision.number, window) for decision in attempt.decisions
     )
     if not is_decided and idle_ns > 2 * EARLY_NS + _SLACK_TIMES * _longest_pause_ns(analysis):
-        yield Anomaly(
-            message=f"training stood still for the last {(idle_ns + EARLY_NS) / 1e9:.1f} s before "
-            "the deadline of the notice: ranks wait for each other",
+        yield build_anomaly(
+            StandstillUntilDeadline((idle_ns + EARLY_NS) / 1e9),
+            analysis.terms,
             events=(window.number,),
         )
 
@@ -566,11 +570,7 @@ def _find_unused_notice(analysis: RunAnalysis, window: _NoticeWindow) -> Iterato
         number > window.number and _is_within_window(analysis, number, window)
         for number in save_numbers
     ):
-        yield Anomaly(
-            message=f"{notice_ns / 1e9:.1f} s of notice passed, and nothing that was done after it "
-            "was saved before the node went",
-            events=(window.number,),
-        )
+        yield build_anomaly(NoticeUnused(notice_ns / 1e9), analysis.terms, events=(window.number,))
 
 
 def _find_checkpoint_series(analysis: RunAnalysis, attempt: int) -> set[str]:

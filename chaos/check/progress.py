@@ -2,10 +2,31 @@
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from chaos.check.analysis import NO_STEPS, RunAnalysis, RunTables
+from chaos.check.anomaly import build_anomaly
 from chaos.check.attempt import Attempt
+from chaos.check.kinds.base import Facts
+from chaos.check.kinds.progress import (
+    EndedAtStandstill,
+    LifeSign,
+    LongPause,
+    NoSignOfLife,
+    NotOverInTime,
+    RanksStandStill,
+    RepeatedFailures,
+    SlowRecovery,
+    StuckUntilLimit,
+    TooManyStepsLost,
+)
 from chaos.check.own_saves import has_resumed_from_newest
+from chaos.check.prose.progress import (
+    describe_pause,
+    describe_sign,
+    describe_time_limit,
+    suggest_longer_limit,
+)
 from chaos.check.restarts import RecoveryPhases, Restart
 from chaos.check.result import (
     Measures,
@@ -15,7 +36,7 @@ from chaos.check.result import (
     judge_no_restart,
     not_applicable,
 )
-from chaos.check.standstill import describe_waits, find_waits
+from chaos.check.standstill import build_waiting_threads, find_held_rank, find_waits
 from chaos.check.time_limits import (
     SilencePeriod,
     StallLimit,
@@ -26,7 +47,7 @@ from chaos.check.time_limits import (
     measure_longest_idle_s,
     measure_start_s,
 )
-from chaos.model.event import DeadlinePassed, GateReached, GateReleased, UploadBegun
+from chaos.model.event import DeadlinePassed, UploadBegun
 from chaos.model.places import TrainingPlace
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.wording import plural
@@ -55,7 +76,7 @@ def check_recovery(analysis: RunAnalysis) -> CheckResult:
         return not_applicable(RECOVERY, analysis.no_step_reason)
     timed_restarts = [r for r in analysis.restarts if r.phases.fault_ns is not None]
     limit = find_recovery_limit(analysis)
-    late_recoveries = [a for r in timed_restarts if (a := _find_late_recovery(r, limit))]
+    late_recoveries = [a for r in timed_restarts if (a := _find_late_recovery(analysis, r, limit))]
     is_known = analysis.reference is not None or analysis.plan.expect.recovery_s is not None
     anomalies = late_recoveries if is_known else []
     if not anomalies and timed_restarts and analysis.run.ending.is_finished:
@@ -89,15 +110,23 @@ def check_recovery(analysis: RunAnalysis) -> CheckResult:
     return result if limit.is_set else result.replace(evidence=0)
 
 
-def _find_late_recovery(restart: Restart, limit: TimeLimit) -> Anomaly | None:
+def _find_late_recovery(
+    analysis: RunAnalysis, restart: Restart, limit: TimeLimit
+) -> Anomaly | None:
     total_s = restart.phases.total_s
     if total_s is None or total_s <= limit.seconds:
         return None
     name, seconds = max(restart.phases.seconds.items(), key=lambda item: item[1] or 0.0)
-    return Anomaly(
-        message=f"attempt {restart.attempt.index} made its first step {total_s:.1f} s after the "
-        f"fault; {limit} (most of it: {name.removesuffix('_s')}, "
-        f"{seconds or 0:.1f} s)",
+    return build_anomaly(
+        SlowRecovery(
+            restart.attempt.index,
+            total_s,
+            limit.seconds,
+            limit.baseline_s,
+            longest_phase=name.removesuffix("_s"),
+            phase_s=seconds or 0.0,
+        ),
+        analysis.terms,
         events=(
             *(number for injection in restart.injections for number in injection.events[-1:]),
             restart.attempt.steps[0].number,
@@ -109,7 +138,9 @@ def _describe_recovery(slowest_restart: Restart | None, count: int, limit: TimeL
     if slowest_restart is None:
         return "no recovery was timed"
     summary = f"{plural(count, 'restart')}; the slowest took {slowest_restart.phases.total_s:.1f} s"
-    return summary if limit.baseline_s is None and limit.is_set else f"{summary}; {limit}"
+    if limit.baseline_s is None and limit.is_set:
+        return summary
+    return f"{summary}; {describe_time_limit(limit.seconds, limit.baseline_s)}"
 
 
 def _measure_recovery(phases: RecoveryPhases) -> Measures:
@@ -180,10 +211,10 @@ def _find_excess_loss(restart: Restart, analysis: RunAnalysis) -> Iterator[Anoma
     for rank, lost_steps in sorted(restart.lost_steps_by_rank.items()):
         bound = _find_loss_bound(restart, analysis, rank)
         if lost_steps > bound and lost_steps == _count_lost_steps(restart):
-            yield Anomaly(
-                message=f"attempt {restart.attempt.index} threw away "
-                f"{plural(lost_steps, 'finished step')} of rank {rank}; {bound:g} are allowed",
-                events=tuple(start.number for start in starts.values() if start.rank == rank),
+            yield build_anomaly(
+                TooManyStepsLost(restart.attempt.index, rank, lost_steps, bound),
+                analysis.terms,
+                events=(start.number for start in starts.values() if start.rank == rank),
             )
             return
 
@@ -327,9 +358,8 @@ def _judge_pause(
     if pause.seconds <= limit.seconds:
         return None
     last_activity = find_last_sign(analysis.history, pause.start_event + 1)
-    text = f"nothing was done for {pause.seconds:.0f} s" + (
-        f" after {last_activity[1]}" if last_activity else ""
-    )
+    last_sign = None if last_activity is None else last_activity[1]
+    text = describe_pause(pause.seconds, last_sign)
     if analysis.reference is None:
         return f"{text}; {analysis.no_baseline_reason} to say whether it always does so"
     if pause.seconds <= upper_limit.seconds:
@@ -338,7 +368,11 @@ def _judge_pause(
             f"{text}, {pause.phase}; the baseline stands still for {longest_s:.0f} s as well, but "
             "elsewhere"
         )
-    return Anomaly(message=f"{text}; {limit}", events=(pause.start_event, pause.end_event))
+    return build_anomaly(
+        LongPause(pause.seconds, last_sign, limit.seconds, limit.baseline_s),
+        analysis.terms,
+        events=(pause.start_event, pause.end_event),
+    )
 
 
 def _describe_stalls(
@@ -349,9 +383,10 @@ def _describe_stalls(
     if not long_pauses:
         return f"and never {stall_limit.stated_s:g} s without a sign of life"
     longest_pause = max(long_pauses, key=lambda pause: pause.ns)
+    limit = stall_limit.find_limit(longest_pause)
     return (
         f"and {longest_pause.seconds:.0f} s without a sign of life at most; "
-        f"{stall_limit.find_limit(longest_pause)}"
+        f"{describe_time_limit(limit.seconds, limit.baseline_s)}"
     )
 
 
@@ -359,51 +394,21 @@ def _find_hang(analysis: RunAnalysis, stall_limit: StallLimit) -> Iterator[Anoma
     deadline = analysis.run.ending.deadline
     if deadline is None or find_held_rank(analysis) is not None:
         return
-    last_activity, idle_s = _find_last_progress(analysis, deadline[0])
-    if deadline[1].still_s is not None:
-        yield _build_standstill(analysis, deadline, last_activity)
+    number, limit_s, still_s = deadline[0], deadline[1].limit_s, deadline[1].still_s
+    progress, waits = _find_last_progress(analysis, number), find_waits(analysis.history)
+    threads = build_waiting_threads((wait for _, wait in waits), analysis.plan.cwd)
+    if still_s is not None:  # it was ended there, long before the run's limit
+        longest_s = 0.0 if analysis.baseline is None else measure_longest_idle_s(analysis.baseline)
+        yield build_anomaly(
+            RanksStandStill(progress.sign, still_s, threads, longest_s or None),
+            analysis.terms,
+            events=(*progress.events, number, *(wait_number for wait_number, _ in waits)),
+        )
         return
     attempt = analysis.run.attempts[-1].index if analysis.run.attempts else 0
-    if idle_s > stall_limit.find_attempt_limit(attempt).seconds:
-        progress_text = (
-            "no progress was seen"
-            if last_activity is None
-            else f"the last progress was {last_activity[1]}"
-        )
-        wait_text = _describe_rank_waits(analysis)
-        yield Anomaly(
-            message=f"hung: {progress_text}, {idle_s:.0f} s before the limit of "
-            f"{deadline[1].limit_s:g} s"
-            f"{wait_text}",
-            events=(*(() if last_activity is None else last_activity[:1]), deadline[0]),
-        )
-
-
-def _build_standstill(
-    analysis: RunAnalysis,
-    deadline: tuple[int, DeadlinePassed],
-    last_activity: tuple[int, str] | None,
-) -> Anomaly:
-    """Return a hang that was ended when all ranks stood still, long before the run's limit."""
-    progress_text = "" if last_activity is None else f" after {last_activity[1]}"
-    waits = tuple(number for number, _ in find_waits(analysis.history))
-    longest_s = 0.0 if analysis.baseline is None else measure_longest_idle_s(analysis.baseline)
-    baseline_text = f"; the baseline pauses for {longest_s:.1f} s at most" if longest_s else ""
-    return Anomaly(
-        message=f"hung{progress_text}: all ranks stood still for {deadline[1].still_s:.0f} s, "
-        f"with next to no "
-        f"processor time{_describe_rank_waits(analysis)}{baseline_text}",
-        events=(*(() if last_activity is None else last_activity[:1]), deadline[0], *waits),
-    )
-
-
-def _describe_rank_waits(analysis: RunAnalysis) -> str:
-    """Return where the ranks waited, as the end of a sentence."""
-    deadline = analysis.run.ending.deadline
-    is_still = deadline is not None and deadline[1].still_s is not None
-    waits = (wait for _, wait in find_waits(analysis.history))
-    wait_text = describe_waits(waits, cwd=analysis.plan.cwd, is_still=is_still)
-    return f"; {wait_text}" if wait_text else ""
+    if progress.idle_s > stall_limit.find_attempt_limit(attempt).seconds:
+        facts = StuckUntilLimit(progress.sign, progress.idle_s, limit_s, threads)
+        yield build_anomaly(facts, analysis.terms, events=(*progress.events, number))
 
 
 def _find_repeated_failures(analysis: RunAnalysis) -> Iterator[Anomaly]:
@@ -429,13 +434,15 @@ def _find_repeated_failures(analysis: RunAnalysis) -> Iterator[Anomaly]:
     failed_attempts = [attempt for attempt in vain_attempts if attempt.decisions]
     if len(failed_attempts) < REPEATED_FAILURES_MIN:
         return
-    last_decision = failed_attempts[-1].decisions[-1]
-    yield Anomaly(
-        message=f"it goes in circles: attempts {failed_attempts[0].index} to "
-        f"{failed_attempts[-1].index} each failed "
-        f"and {analysis.terms.saved_verb} nothing, up to the limit of "
-        f"{deadline[1].limit_s:g} s; the last one of {last_decision.event.error}",
-        events=tuple(attempt.decisions[-1].number for attempt in failed_attempts),
+    yield build_anomaly(
+        RepeatedFailures(
+            failed_attempts[0].index,
+            failed_attempts[-1].index,
+            deadline[1].limit_s,
+            failed_attempts[-1].decisions[-1].event.error,
+        ),
+        analysis.terms,
+        events=(attempt.decisions[-1].number for attempt in failed_attempts),
     )
 
 
@@ -475,13 +482,6 @@ def check_terminates(analysis: RunAnalysis) -> CheckResult:
     )
 
 
-def _suggest_longer_limit(analysis: RunAnalysis, limit_s: float) -> str:
-    """Return how to give the run more time; an audit sets the limits of its runs itself."""
-    if analysis.plan.confined is not None:
-        return ""
-    return f"; `limits: {{run_s: {2 * limit_s:.0f}}}` in the scenario gives it twice the time"
-
-
 def _judge_forced_end(analysis: RunAnalysis, number: int, deadline: DeadlinePassed) -> CheckResult:
     """Return the result of a run that chaos has ended, at its limit or in a standstill."""
     held_rank = find_held_rank(analysis)
@@ -489,12 +489,13 @@ def _judge_forced_end(analysis: RunAnalysis, number: int, deadline: DeadlinePass
     if held_rank is not None:
         reason = f"the limit of {limit_s:g} s passed while rank {held_rank} was held by us"
         return inconclusive(TERMINATES, reason)
-    last_activity, idle_s = _find_last_progress(analysis, number)
-    still_s = deadline.still_s
+    progress, still_s = _find_last_progress(analysis, number), deadline.still_s
+    sign, idle_s = progress.sign, progress.idle_s
+    is_limit_settable = analysis.plan.confined is None  # an audit sets the limits itself
     if (
         still_s is None
         and analysis.has_varying_epochs
-        and last_activity is not None
+        and sign is not None
         and idle_s < limit_s * QUIET_SHARE
     ):
         return inconclusive(
@@ -502,25 +503,21 @@ def _judge_forced_end(analysis: RunAnalysis, number: int, deadline: DeadlinePass
             f"it was still training at its limit of {limit_s:g} s, and clean runs differ in "
             "how many epochs they train",
         )
-    if still_s is None and last_activity is not None and _is_slow(analysis, limit_s, idle_s):
+    if still_s is None and sign is not None and _is_slow(analysis, limit_s, idle_s):
         starts_s = _longest_wait_s(analysis)
         return inconclusive(
             TERMINATES,
             f"it was still going at its limit of {limit_s:g} s: the last progress was "
-            f"{last_activity[1]}, {idle_s:.0f} s before, and starts took up to {starts_s:.0f} s "
-            f"here"
-            f"{_suggest_longer_limit(analysis, limit_s)}",
+            f"{describe_sign(sign)}, {idle_s:.0f} s before, and starts took up to "
+            f"{starts_s:.0f} s here"
+            f"{suggest_longer_limit(limit_s, is_settable=is_limit_settable)}",
         )
-    message = f"hung: no progress was seen in {limit_s:g} s"
+    facts: Facts = NoSignOfLife(limit_s)
     if still_s is not None:
-        message = f"hung: it was ended when all ranks had stood still for {still_s:.0f} s"
-    elif last_activity is not None:
-        message = (
-            f"not over at its limit of {limit_s:g} s: the last progress was {last_activity[1]}, "
-            f"{idle_s:.0f} s before{_suggest_longer_limit(analysis, limit_s)}"
-        )
-    events = (*(() if last_activity is None else last_activity[:1]), number)
-    hang = Anomaly(message=message, events=events)
+        facts = EndedAtStandstill(still_s)
+    elif sign is not None:
+        facts = NotOverInTime(limit_s, sign, idle_s, is_limit_settable)
+    hang = build_anomaly(facts, analysis.terms, events=(*progress.events, number))
     return conclude(TERMINATES, anomalies=[hang], evidence=1, summary="")
 
 
@@ -573,29 +570,18 @@ def _longest_wait_s(analysis: RunAnalysis) -> float:
     return max((seconds for seconds in durations if seconds is not None), default=0.0)
 
 
-def find_held_rank(analysis: RunAnalysis) -> int | None:
-    """Return the rank that was still held at its place when the run ended; None without one."""
-    released_gates = {
-        (event.op, event.attempt, event.rank)
-        for _, event in analysis.history.select_events(GateReleased)
-    }
-    last_gates = {
-        event.op: (event.op, event.attempt, event.rank)
-        for _, event in analysis.history.select_events(GateReached)
-    }
-    held_ops = {op for op, gate in last_gates.items() if gate not in released_gates}
-    for injection in analysis.injections:
-        if injection.op.index in held_ops and not injection.outcomes:
-            return injection.rank
-    return None
+class _LastProgress(NamedTuple):
+    """The last sign of life before an event, its number, and the seconds since, or of the run."""
+
+    sign: LifeSign | None
+    events: tuple[int, ...]
+    idle_s: float
 
 
-def _find_last_progress(
-    analysis: RunAnalysis, end_number: int
-) -> tuple[tuple[int, str] | None, float]:
-    """Return the last sign of life before an event, and the seconds since, or since the start."""
-    last_activity = find_last_sign(analysis.history, end_number)
-    start_number = 0 if last_activity is None else last_activity[0]
-    return last_activity, (
-        analysis.history.time_ns(end_number) - analysis.history.time_ns(start_number)
-    ) / 1e9
+def _find_last_progress(analysis: RunAnalysis, end_number: int) -> _LastProgress:
+    history, last_activity = analysis.history, find_last_sign(analysis.history, end_number)
+    if last_activity is None:
+        return _LastProgress(None, (), (history.time_ns(end_number) - history.time_ns(0)) / 1e9)
+    number, sign = last_activity
+    idle_ns = history.time_ns(end_number) - history.time_ns(number)
+    return _LastProgress(sign, (number,), idle_ns / 1e9)

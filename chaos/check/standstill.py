@@ -1,13 +1,12 @@
-"""The places in the job's code where ranks waited when their run was ended, in words."""
+"""The ranks of a run that was ended: where they waited in the job's code, and which was held."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from chaos.model.event import ThreadWaits
+from chaos.check.analysis import RunAnalysis
+from chaos.check.kinds.progress import WaitingThread
+from chaos.check.prose.progress import describe_threads
+from chaos.model.event import GateReached, GateReleased, ThreadWaits
 from chaos.model.history import History
-from chaos.wording import join_names
-
-#: of other threads of a rank, so many are named
-_THREADS_MAX = 2
 
 
 def find_waits(history: History) -> list[tuple[int, ThreadWaits]]:
@@ -20,37 +19,38 @@ def describe_waits(waits: Iterable[ThreadWaits], *, cwd: str, is_still: bool = T
 
     Of a run that did not stand still it is only known where its threads were.
     """
-    by_rank: dict[int, list[ThreadWaits]] = {}
-    for wait in waits:
-        by_rank.setdefault(wait.rank, []).append(wait)
-    # Ranks that wait alike are named together.
-    ranks_by_text: dict[str, list[int]] = {}
-    for rank, threads in sorted(by_rank.items()):
-        ranks_by_text.setdefault(_describe_threads(threads, cwd), []).append(rank)
-    singular_verb, plural_verb = ("waits", "wait") if is_still else ("was", "were")
-    texts = []
-    for text, ranks in ranks_by_text.items():
-        rank_names = join_names([str(rank) for rank in ranks])
-        subject = (
-            f"rank {rank_names} {singular_verb}"
-            if len(ranks) == 1
-            else f"ranks {rank_names} {plural_verb}"
+    return describe_threads(build_waiting_threads(waits, cwd), is_still=is_still)
+
+
+def build_waiting_threads(waits: Iterable[ThreadWaits], cwd: str) -> tuple[WaitingThread, ...]:
+    """Return the threads that waited, their files named from the working folder."""
+    folder = f"{cwd.rstrip('/')}/"
+    return tuple(
+        WaitingThread(
+            rank=wait.rank,
+            file=wait.file.removeprefix(folder),
+            line=wait.line,
+            function=wait.function,
+            callee=wait.callee,
+            caller_line=wait.caller_line,
+            is_main=wait.is_main,
         )
-        texts.append(f"{subject} in {text}")
-    return "; ".join(texts)
+        for wait in waits
+    )
 
 
-def _describe_threads(threads: Sequence[ThreadWaits], cwd: str) -> str:
-    main_wait, *other_waits = sorted(threads, key=lambda wait: not wait.is_main)
-    source_locations = list(dict.fromkeys(_describe_location(wait, cwd) for wait in other_waits))[
-        :_THREADS_MAX
-    ]
-    others_text = f", another thread in {join_names(source_locations)}" if source_locations else ""
-    return f"{_describe_location(main_wait, cwd)}{others_text}"
-
-
-def _describe_location(wait: ThreadWaits, cwd: str) -> str:
-    file = wait.file.removeprefix(f"{cwd.rstrip('/')}/")
-    callee = f" at `{wait.callee}`" if wait.callee else ""
-    caller = "" if wait.caller_line is None else f", called from line {wait.caller_line}"
-    return f"{file}:{wait.line}{callee} (in `{wait.function}`{caller})"
+def find_held_rank(analysis: RunAnalysis) -> int | None:
+    """Return the rank that was still held at its place when the run ended; None without one."""
+    released_gates = {
+        (event.op, event.attempt, event.rank)
+        for _, event in analysis.history.select_events(GateReleased)
+    }
+    last_gates = {
+        event.op: (event.op, event.attempt, event.rank)
+        for _, event in analysis.history.select_events(GateReached)
+    }
+    held_ops = {op for op, gate in last_gates.items() if gate not in released_gates}
+    for injection in analysis.injections:
+        if injection.op.index in held_ops and not injection.outcomes:
+            return injection.rank
+    return None

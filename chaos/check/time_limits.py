@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt
+from chaos.check.kinds.progress import LifeSign
 from chaos.model.event import (
     AnyEvent,
     Committed,
@@ -162,34 +163,34 @@ def _find_holds(history: History, first_steps: Iterable[int]) -> Iterator[tuple[
         yield number, min(next(release_numbers, next_start), next_start)
 
 
-def find_last_sign(history: History, event_number: int) -> tuple[int, str] | None:
+def find_last_sign(history: History, event_number: int) -> tuple[int, LifeSign] | None:
     """Return the last sign of life before an event, with its number; a start counts as one."""
     for number in range(event_number - 1, -1, -1):
-        sign_text = describe_sign(history.entries[number].event)
-        if sign_text is not None:
-            return number, sign_text
+        sign = _build_sign(history.entries[number].event)
+        if sign is not None:
+            return number, sign
     return None
 
 
-def describe_sign(event: AnyEvent) -> str | None:
-    """Return in words the progress that an event shows; None where it shows none."""
-    text = None
+def _build_sign(event: AnyEvent) -> LifeSign | None:
+    """Return the progress that an event shows; None where it shows none."""
+    sign = None
     match event:
         case StepDone():
-            text = f"rank {event.rank}'s step {event.step} of epoch {event.epoch}"
+            sign = LifeSign("step", event.attempt, event.rank, event.epoch, event.step)
         case Committed():
-            text = f"the commit of epoch {event.epoch}"
+            sign = LifeSign("commit", event.attempt, epoch=event.epoch)
         case ReportReturned():
-            text = f"rank {event.rank}'s report of epoch {event.epoch}"
+            sign = LifeSign("report", event.attempt, event.rank, event.epoch)
         case UploadEnded():
-            text = f"rank {event.rank}'s upload of epoch {event.epoch}"
+            sign = LifeSign("upload", event.attempt, event.rank, event.epoch)
         case WorkerStarted():
-            text = f"the start of rank {event.rank} in attempt {event.attempt}"
+            sign = LifeSign("rank start", event.attempt, event.rank)
         case WorkerGroupStarted():
-            text = f"the start of attempt {event.attempt}"
+            sign = LifeSign("attempt start", event.attempt)
         case _:
             pass
-    return text
+    return sign
 
 
 def measure_longest_idle_s(history: History) -> float:
@@ -244,16 +245,6 @@ class TimeLimit:
     def is_set(self) -> bool:
         """Whether a time can be too long for it."""
         return self.seconds < inf
-
-    def __str__(self) -> str:
-        """Return it as the rest of a sentence."""
-        if not self.is_set:
-            return "no limit is set, as the job waits among the jobs of others"
-        if self.baseline_s is None:
-            return f"{self.seconds:g} s are allowed"
-        return (
-            f"{self.seconds:.0f} s are allowed, twice the {self.baseline_s:.0f} s of the baseline"
-        )
 
 
 def find_recovery_limit(analysis: RunAnalysis) -> TimeLimit:

@@ -4,8 +4,9 @@ from collections import Counter
 
 import pytest
 
-from chaos.check.cadence import describe_cadence_changes
+from chaos.check.cadence import find_cadence_changes
 from chaos.check.judge import judge
+from chaos.check.prose.epochs import describe_cadence_change
 from chaos.check.steps import Step
 from chaos.model import event as ev
 from chaos.model.history import History
@@ -34,7 +35,8 @@ def told(run: str, *, baseline: str, first: int = 3, main: str = "") -> list[str
     whole = loop(f"bbbs{baseline}")
     optimizers = Counter(step.done.optimizer for step in whole)
     made = loop(run, first=first, main=main)
-    return list(describe_cadence_changes(made, whole[4:], optimizers, whole[:4]))
+    changes = find_cadence_changes(made, whole[4:], optimizers, whole[:4])
+    return [describe_cadence_change(change) for change in changes]
 
 
 def test_an_optimizer_that_steps_after_other_batches_is_named_with_them() -> None:
