@@ -22,7 +22,8 @@ SHOWN_ELSEWHERE: dict[str, str] = {}
 
 def facts_types(base: type[Facts] = Facts) -> Iterator[type[Facts]]:
     for facts_type in base.__subclasses__():
-        yield facts_type
+        if "kind" in vars(facts_type):  # else it is a base of several
+            yield facts_type
         yield from facts_types(facts_type)
 
 
