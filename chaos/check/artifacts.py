@@ -6,9 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chaos.check.analysis import RunAnalysis, RunTables
+from chaos.check.anomaly import build_anomaly
 from chaos.check.divergence import find_divergence_place
 from chaos.check.file_contents import EntryPair, WrittenFile, build_file_contents
-from chaos.check.files import find_outside_files
+from chaos.check.files import find_outside_files, mask_path_numbers
+from chaos.check.kinds.artifacts import (
+    EntryFacts,
+    EntryValue,
+    FileEntryDiffers,
+    FileNeverWritten,
+    FileWrittenElsewhere,
+    FinalTableDiffers,
+)
 from chaos.check.result import builtin_check, conclude, inconclusive, not_applicable
 from chaos.check.values import matches_name
 from chaos.model.event import FileSaved, FileTouched, SavedPart
@@ -141,13 +150,18 @@ class _ArtifactComparison:
 
 def _judge_artifacts(comparison: _ArtifactComparison) -> CheckResult:
     wrong_pairs = [pair for pair in comparison.differing_pairs if _find_severity(pair) is not None]
-    anomalies = [_build_anomaly(pairs) for pairs in _group_pairs(wrong_pairs).values()]
+    anomalies = [
+        _build_entry_anomaly(comparison.analysis, pairs)
+        for pairs in _group_pairs(wrong_pairs).values()
+    ]
     anomalies += [
-        Anomaly(
-            message=f"{missing_file.name} was never written; the baseline's rank "
-            f"{missing_file.event.rank} leaves "
-            f"one at {_describe_place(missing_file)}",
+        build_anomaly(
+            FileNeverWritten(
+                missing_file.name, missing_file.event.rank, missing_file.training_place
+            ),
+            comparison.analysis.terms,
             events=(len(comparison.analysis.history) - 1,),
+            parts=(mask_path_numbers(missing_file.name),),
         )
         for missing_file in comparison.missing_files
     ]
@@ -266,49 +280,43 @@ def _group_pairs(pairs: Sequence[EntryPair]) -> Mapping[str, list[EntryPair]]:
     return pairs_by_file
 
 
-def _build_anomaly(pairs: Sequence[EntryPair]) -> Anomaly:
+def _build_entry_anomaly(analysis: RunAnalysis, pairs: Sequence[EntryPair]) -> Anomaly:
     """Return the anomaly of one file: its first entry that differs, worst first."""
     worst_pairs = [pair for pair in pairs if _find_severity(pair) == "wrong result"] or list(pairs)
     first_pair = min(worst_pairs, key=lambda pair: (pair.is_last, pair.run_file.training_place))
     severity = _find_severity(first_pair)
     assert severity is not None
-    run_file, entry_name = first_pair.run_file, first_pair.baseline_part.name
-    other_names = sorted({pair.baseline_part.name for pair in pairs} - {entry_name})
-    more_text = (
-        f", and so do {', '.join(f'`{other_name}`' for other_name in other_names)}"
-        if other_names
-        else ""
-    )
-    entry_text = f"`{entry_name}` in {run_file.name}" if entry_name else run_file.name
-    text = f"from {_describe_place(run_file)} on {entry_text} differs"
-    if first_pair.is_last and first_pair.run_file.is_table:
-        text = f"{entry_text}, as it was left at the end, differs"
-    elif first_pair.is_last:
-        text = (
-            f"{entry_text} was written last at {_describe_place(run_file)}, in the baseline "
-            f"at {_describe_place(first_pair.baseline_file)}"
-        )
-    text += f" (rank {run_file.file[0]}): {_describe_difference(first_pair)}{more_text}"
-    return Anomaly(
-        message=f"{text}; every loss and metric before it is the baseline's",
-        events=(run_file.number,),
+    return build_anomaly(
+        _build_entry_facts(first_pair, pairs),
+        analysis.terms,
+        events=(first_pair.run_file.number,),
+        parts=(mask_path_numbers(first_pair.run_file.name),),
         severity=severity,
     )
 
 
-def _describe_difference(pair: EntryPair) -> str:
-    run_part, baseline_part = pair.run_part, pair.baseline_part
-    if pair.is_growing and run_part.count != baseline_part.count:
-        return f"{run_part.count} entries instead of {baseline_part.count}"
-    if run_part.size == baseline_part.size and run_part.first != baseline_part.first:
-        return f"its names begin with `{run_part.first}` instead of `{baseline_part.first}`"
-    if run_part.size == baseline_part.size:
-        return "it is not the same to the last bit"
-    return f"{_describe_size(run_part)} instead of {_describe_size(baseline_part)}"
+def _build_entry_facts(pair: EntryPair, file_pairs: Sequence[EntryPair]) -> EntryFacts:
+    run_file, entry_name = pair.run_file, pair.baseline_part.name
+    other_names = {file_pair.baseline_part.name for file_pair in file_pairs} - {entry_name}
+    shared_facts = (
+        run_file.name,
+        entry_name,
+        run_file.file.rank,
+        run_file.training_place,
+        _build_entry_value(pair.run_part),
+        _build_entry_value(pair.baseline_part),
+        pair.is_growing,
+        tuple(sorted(other_names)),
+    )
+    if not pair.is_last:
+        return FileEntryDiffers(*shared_facts)
+    if run_file.is_table:
+        return FinalTableDiffers(*shared_facts)
+    return FileWrittenElsewhere(*shared_facts, pair.baseline_file.training_place)
 
 
-def _describe_size(part: SavedPart) -> str:
-    return f"{part.size:.4g}" if isinstance(part.size, int | float) else str(part.size)
+def _build_entry_value(part: SavedPart) -> EntryValue:
+    return EntryValue(part.count, part.size, part.first)
 
 
 def _describe_entries(file_name: str, pairs: Sequence[EntryPair]) -> str:
@@ -318,8 +326,3 @@ def _describe_entries(file_name: str, pairs: Sequence[EntryPair]) -> str:
     more_text = f" and {len(entry_names) - 5} more" if len(entry_names) > 5 else ""  # noqa: PLR2004
     entry_text = ", ".join(entry_names[:5]) + more_text
     return f"{entry_text} in {file_name} {'differ' if len(entry_names) > 1 else 'differs'}"
-
-
-def _describe_place(written_file: WrittenFile) -> str:
-    epoch, step = written_file.training_place
-    return f"epoch {epoch}" + (f", step {step}" if step else "")

@@ -1,12 +1,14 @@
 """The check of the size of each batch."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from chaos.check.analysis import RunAnalysis, RunTables
+from chaos.check.anomaly import build_anomaly
 from chaos.check.compare import AlignedSteps
+from chaos.check.kinds.batch import BatchSizeDiffers, RankTotal
 from chaos.check.lineage import Lineage
 from chaos.check.result import (
     builtin_check,
@@ -19,7 +21,7 @@ from chaos.check.steps import Step
 from chaos.model.event import StepDone
 from chaos.model.places import RankEpoch, TrainingPlace
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.wording import describe_ranks, plural
+from chaos.wording import plural
 
 T = TypeVar("T")
 
@@ -48,7 +50,6 @@ def check_batch(analysis: RunAnalysis) -> CheckResult:
         return not_applicable(BATCH, no_batch_reason)
     sizes = _compare_batch_sizes(analysis)
     has_varying_sizes = any(step.number < analysis.fault_start for step in sizes.differing_steps)
-    run_lineage, baseline_lineage = analysis.run.lineage, analysis.reference.lineage
     summary = (
         f"{plural(sizes.compared_count, 'step')} over batches as large as the baseline's"
         f"{describe_resized_steps(analysis)}"
@@ -59,7 +60,7 @@ def check_batch(analysis: RunAnalysis) -> CheckResult:
         BATCH,
         anomalies=[]
         if has_varying_sizes
-        else list(_find_batch_anomalies(sizes.differing_steps, run_lineage, baseline_lineage)),
+        else list(_find_batch_anomalies(analysis, analysis.reference, sizes.differing_steps)),
         doubts=[
             f"how large the batches of attempt {index} were was not seen"
             for index in sorted(sizes.baseline_attempts - sizes.sized_attempts)
@@ -160,22 +161,12 @@ def _count_micro_batches(step: Step) -> int | None:
     return len(step.losses) if step.losses else None
 
 
-@dataclass(frozen=True, slots=True)
-class _RankTotal:
-    """A number over all ranks for which both runs have it; `unknown_ranks` are the others."""
-
-    run_total: int
-    baseline_total: int
-    rank_count: int
-    unknown_ranks: tuple[int, ...]
-
-
 def _sum_ranks(
     run_lineage: Lineage,
     baseline_lineage: Lineage,
     training_place: TrainingPlace,
     count_size: Callable[[Step], int | None],
-) -> _RankTotal:
+) -> RankTotal:
     run_total = baseline_total = known_ranks = 0
     unknown_ranks = []
     for rank in sorted({*run_lineage.ranks, *baseline_lineage.ranks}):
@@ -192,37 +183,26 @@ def _sum_ranks(
                 baseline_total + baseline_size,
                 known_ranks + 1,
             )
-    return _RankTotal(run_total, baseline_total, known_ranks, tuple(unknown_ranks))
+    return RankTotal(run_total, baseline_total, known_ranks, tuple(unknown_ranks))
 
 
 def _find_batch_anomalies(
-    differing_steps: list[Step], run_lineage: Lineage, baseline_lineage: Lineage
+    analysis: RunAnalysis, reference: RunTables, differing_steps: Sequence[Step]
 ) -> Iterator[Anomaly]:
+    lineages = analysis.run.lineage, reference.lineage
     for training_place in sorted(
         {TrainingPlace(step.epoch, step.step) for step in differing_steps}
     ):
-        samples = _sum_ranks(run_lineage, baseline_lineage, training_place, _count_samples)
-        micro_batches = _sum_ranks(
-            run_lineage, baseline_lineage, training_place, _count_micro_batches
-        )
+        samples = _sum_ranks(*lineages, training_place, _count_samples)
+        micro_batches = _sum_ranks(*lineages, training_place, _count_micro_batches)
         if (
             samples.run_total != samples.baseline_total
             or micro_batches.run_total != micro_batches.baseline_total
         ):
-            step_numbers = [
-                s.number for s in differing_steps if (s.epoch, s.step) == training_place
-            ]
-            run_text = _describe_batch(
-                samples, samples.run_total, micro_batches, micro_batches.run_total
-            )
-            baseline_text = _describe_batch(
-                samples, samples.baseline_total, micro_batches, micro_batches.baseline_total
-            )
-            yield Anomaly(
-                message=f"step {training_place.step} of epoch {training_place.epoch} saw "
-                f"{run_text}, in the baseline {baseline_text}"
-                f"{_describe_unknown_ranks(samples, micro_batches)}",
-                events=tuple(step_numbers),
+            yield build_anomaly(
+                BatchSizeDiffers(training_place, samples, micro_batches),
+                analysis.terms,
+                events=(s.number for s in differing_steps if (s.epoch, s.step) == training_place),
             )
             return
 
@@ -247,26 +227,3 @@ def has_input_cause(analysis: RunAnalysis, batch: CheckResult) -> bool:
         )
         for attempt, epoch, step in size_places
     )
-
-
-def _describe_batch(
-    samples: _RankTotal, sample_count: int, micro_batches: _RankTotal, micro_batch_count: int
-) -> str:
-    sample_text = (
-        plural(sample_count, "sample") if samples.rank_count else "an unknown number of samples"
-    )
-    micro_batch_text = plural(micro_batch_count, "micro-batch", "micro-batches")
-    return (
-        f"{sample_text} in "
-        f"{micro_batch_text if micro_batches.rank_count else 'an unknown number of micro-batches'}"
-    )
-
-
-def _describe_unknown_ranks(samples: _RankTotal, micro_batches: _RankTotal) -> str:
-    """Return in words the ranks that are not counted, where others are."""
-    descriptions = [
-        f"; the {name} of {describe_ranks(total.unknown_ranks)} are not known and not counted"
-        for name, total in (("samples", samples), ("micro-batches", micro_batches))
-        if total.rank_count and total.unknown_ranks
-    ]
-    return "".join(descriptions)

@@ -6,8 +6,10 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis, RunTables
+from chaos.check.anomaly import build_anomaly
 from chaos.check.attempt import Commit
 from chaos.check.divergence import find_divergence_place
+from chaos.check.kinds.metrics import ChoiceStateLost, OtherCheckpointsKept, WrongCounter
 from chaos.check.result import builtin_check, conclude, inconclusive, not_applicable
 from chaos.check.storage import find_final_checkpoints
 from chaos.check.values import Value, flatten_values, matches_name
@@ -50,9 +52,7 @@ def check_metrics(analysis: RunAnalysis) -> CheckResult:
     names = sorted({name for _, name in expected_counters})
     return conclude(
         METRICS,
-        anomalies=list(
-            _find_wrong_counters(analysis.run.lineage.commits, run_counters, expected_counters)
-        ),
+        anomalies=list(_find_wrong_counters(analysis, run_counters, expected_counters)),
         evidence=sum(len(run_counters.get(key, {})) for key in expected_counters),
         summary=f"{', '.join(f'`{name}`' for name in names)} counted on over "
         f"{plural(len(analysis.restarts), 'restart')}",
@@ -115,10 +115,10 @@ def _is_equal_series(run_series: Mapping[int, int], baseline_series: Mapping[int
 
 
 def _find_wrong_counters(
-    commits: Sequence[Commit], run_counters: _Series, expected_counters: _Series
+    analysis: RunAnalysis, run_counters: _Series, expected_counters: _Series
 ) -> Iterator[Anomaly]:
     reported_names: set[str] = set()
-    numbers = {commit.epoch: commit.number for commit in commits}
+    numbers = {commit.epoch: commit.number for commit in analysis.run.lineage.commits}
     for (rank_position, name), baseline_series in sorted(expected_counters.items()):
         run_series = run_counters.get(RankName(rank_position, name), {})
         for epoch in sorted(run_series):
@@ -131,21 +131,19 @@ def _find_wrong_counters(
                 (earlier_epoch for earlier_epoch in run_series if earlier_epoch < epoch),
                 default=None,
             )
-            change = _describe_jump(
-                run_series[epoch], None if previous_epoch is None else run_series[previous_epoch]
-            )
-            yield Anomaly(
-                message=f"counter `{name}` {change} at the report of epoch {epoch}: "
-                f"{run_series[epoch]} instead of {baseline_series[epoch]}",
+            yield build_anomaly(
+                WrongCounter(
+                    name,
+                    epoch,
+                    run_series[epoch],
+                    baseline_series[epoch],
+                    None if previous_epoch is None else run_series[previous_epoch],
+                ),
+                analysis.terms,
                 events=(numbers[epoch],),
+                parts=(name,),
                 severity="cosmetic",
             )
-
-
-def _describe_jump(value: int, previous_value: int | None) -> str:
-    if previous_value is None or value > previous_value:
-        return "jumps"
-    return "stands still" if value == previous_value else "goes back"
 
 
 # -- selection -------------------------------------------------------------------------------------
@@ -245,11 +243,11 @@ def _find_other_choice(
             _collect_values(run_commit).get(name),
             _collect_values(baseline_commit)[name],
         )
-        yield Anomaly(
-            message=f"`{name.name}` is {run_value} at the report of epoch {run_commit.epoch}, "
-            f"{baseline_value} in the "
-            "baseline, while what it is chosen by is the same: its state did not come back",
+        yield build_anomaly(
+            ChoiceStateLost(name.name, run_commit.epoch, run_value, baseline_value),
+            analysis.terms,
             events=(run_commit.number,),
+            parts=(name.name,),
         )
         return
 
@@ -306,9 +304,9 @@ def _compare_retention(analysis: RunAnalysis, reference: RunTables) -> Anomaly |
     )
     if retained_epochs == baseline_epochs:
         return True
-    return Anomaly(
-        message=f"the checkpoints of epochs {retained_epochs} were kept, in the baseline those "
-        f"of {baseline_epochs}",
+    return build_anomaly(
+        OtherCheckpointsKept(tuple(retained_epochs), tuple(baseline_epochs)),
+        analysis.terms,
         events=(run_retention[0],),
     )
 

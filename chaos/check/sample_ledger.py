@@ -8,13 +8,14 @@ from itertools import chain, zip_longest
 from statistics import multimode
 
 from chaos.check.analysis import RunAnalysis
+from chaos.check.anomaly import build_anomaly
 from chaos.check.compare import AlignedSteps
 from chaos.check.inputs import InputComparison
+from chaos.check.kinds.samples import EpochSamplesUneven, RunSamplesUneven
 from chaos.check.lineage import Lineage
 from chaos.check.steps import Step, Steps, count_samples
 from chaos.check.trained_again import describe_repeated_samples
 from chaos.model.places import TrainingPlace
-from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly
 from chaos.wording import plural
 
@@ -186,43 +187,39 @@ class SampleLedger:
             or (surplus_count <= allowed_surplus and missing_count <= dropped_samples)
         ):
             return None
-        baseline_text = (
-            f"{plural(baseline_samples.total(), 'sample')} in "
-            f"{plural(passes, 'pass', 'passes')} over the data"
-        )
-        return Anomaly(
-            message=f"of {baseline_text}, {missing_count} were trained less often than in the "
-            f"baseline, and {surplus_count} "
-            "more often",
-            events=tuple(
-                rank_steps[0].number
-                for rank_steps in inputs.run_lineage.steps.values()
-                if rank_steps
-            )[:1],
+        return build_anomaly(
+            RunSamplesUneven(baseline_samples.total(), passes, missing_count, surplus_count),
+            self.analysis.terms,
+            events=[steps[0].number for steps in inputs.run_lineage.steps.values() if steps][:1],
         )
 
     def _add_anomaly(
         self, account: EpochSamples, run_samples: Counter[str], baseline_samples: Counter[str]
     ) -> EpochSamples:
-        message = (
-            f"epoch {account.epoch}: of {plural(baseline_samples.total(), 'sample')}, "
-            f"{(baseline_samples - run_samples).total()} "
-            f"were never trained, and {(run_samples - baseline_samples).total()} once too often"
-            f"{self.describe_trained_again(account.epoch)}"
-        )
-        events = tuple(
-            steps[0].number
-            for steps in self.inputs.run_lineage.select_epoch(account.epoch)
-            if steps
-        )
         is_resampling_expected = self.analysis.plan.expect.sampling == "resampled"
-        severity: Severity = "not reproducible" if is_resampling_expected else "wrong result"
-        return replace(account, anomaly=Anomaly(message=message, events=events, severity=severity))
+        anomaly = build_anomaly(
+            EpochSamplesUneven(
+                account.epoch,
+                baseline_samples.total(),
+                missing_count=(baseline_samples - run_samples).total(),
+                surplus_count=(run_samples - baseline_samples).total(),
+                repeated_samples=self.count_repeated_samples(account.epoch),
+            ),
+            self.analysis.terms,
+            events=(
+                steps[0].number
+                for steps in self.inputs.run_lineage.select_epoch(account.epoch)
+                if steps
+            ),
+            severity="not reproducible" if is_resampling_expected else "wrong result",
+        )
+        return replace(account, anomaly=anomaly)
 
-    def describe_trained_again(self, epoch: int) -> str:
-        """Return, as the end of a sentence, that a resume in the epoch went back in the data.
+    def count_repeated_samples(self, epoch: int) -> int | None:
+        """Return the samples since a resume in the epoch that had all been trained before it.
 
-        Its first steps count whose samples had all been trained before, on all ranks.
+        Its first steps count whose samples had been trained, on all ranks. None where no resume
+        went back in the data.
         """
         for restart in self.analysis.restarts:
             training_place, index = restart.attempt.training_place, restart.attempt.index
@@ -252,8 +249,8 @@ class SampleLedger:
                 resumed_samples, earlier_samples, expected_samples, source_text="in the baseline"
             )
             if text is not None:
-                return f"; {text}"
-        return ""
+                return len(resumed_samples)
+        return None
 
     # -- what they are compared with ---------------------------------------------------------
 

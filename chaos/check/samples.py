@@ -1,12 +1,26 @@
 """Checks of the data: the order of inputs, and each sample of an epoch once."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from chaos.check.analysis import RunAnalysis
+from chaos.check.anomaly import build_anomaly
 from chaos.check.blame import find_blame
 from chaos.check.divergence import find_divergence
 from chaos.check.inputs import DifferingInputs, InputComparison
+from chaos.check.kinds.samples import (
+    InputsDiffer,
+    InputsShifted,
+    OrderFacts,
+    OtherEpochOrder,
+    OtherEpochSamples,
+    OtherSamplesDrawn,
+    SamplesReordered,
+    StepRange,
+    UnknownSamples,
+)
+from chaos.check.prose.samples import describe_guess
 from chaos.check.result import (
     builtin_check,
     conclude,
@@ -20,7 +34,7 @@ from chaos.check.state_snapshots import is_rng
 from chaos.model.places import RankEpoch
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.wording import describe_ranks, plural
+from chaos.wording import plural
 
 T = TypeVar("T")
 
@@ -106,36 +120,45 @@ def _find_order_anomalies(
         if not deviations:
             continue
         suspects = _find_suspects(analysis, deviations)
-        message = (
-            _describe_order(analysis, inputs, epoch, deviations, suspects)
+        facts = (
+            _find_other_order(analysis, inputs, deviations, suspects)
             if inputs.has_epochs
-            else _describe_shifted_inputs(analysis, inputs, deviations)
+            else _find_shifted_inputs(analysis, inputs, deviations)
         )
-        first_step = min(deviation.first_step.step for deviation in deviations)
+        first_step = _find_first_step(deviations)
         if (
-            message is None
+            facts is None
             and (epoch, first_step) <= divergence_place
             and ledger.judge_epoch(epoch).open_reason is not None
         ):
-            message = (
-                f"from step {first_step} of epoch {epoch} on, samples are given that the baseline "
-                f"never saw{_explain_other_samples(analysis, deviations)}"
+            facts = UnknownSamples(
+                epoch,
+                _find_ranks(deviations),
+                first_step,
+                _has_restored_generators(analysis, deviations),
             )
-        if message is not None:
-            _, colon, cause = message.partition(": ")
-            yield Anomaly(
-                message=f"{message} "
-                f"({describe_ranks([deviation.rank for deviation in deviations])})"
-                f"{ledger.describe_trained_again(epoch)}",
-                events=tuple(deviation.first_step.number for deviation in deviations),
+        if facts is not None:
+            facts = replace(facts, repeated_samples=ledger.count_repeated_samples(epoch))
+            yield build_anomaly(
+                facts,
+                analysis.terms,
+                events=(deviation.first_step.number for deviation in deviations),
                 parts=("inputs", *suspects),
                 severity=_judge_order_severity(analysis, inputs, epoch, deviations),
-                guess=colon + cause,
+                guess=describe_guess(facts),
             )
 
 
-def _explain_other_samples(analysis: RunAnalysis, deviations: Sequence[DifferingInputs]) -> str:
-    """Return the likely reason; none where the place and the shared generators came back."""
+def _find_ranks(deviations: Sequence[DifferingInputs]) -> tuple[int, ...]:
+    return tuple(sorted({deviation.rank for deviation in deviations}))
+
+
+def _find_first_step(deviations: Sequence[DifferingInputs]) -> int:
+    return min(deviation.first_step.step for deviation in deviations)
+
+
+def _has_restored_generators(analysis: RunAnalysis, deviations: Sequence[DifferingInputs]) -> bool:
+    """Return whether the place in the data and the shared generators came back."""
     resumes = {(deviation.first_step.attempt, deviation.rank) for deviation in deviations}
     moved_attempts = {attempt for attempt, _ in resumes} & {
         *analysis.input_offsets,
@@ -144,14 +167,10 @@ def _explain_other_samples(analysis: RunAnalysis, deviations: Sequence[Differing
     generator_rows = [r for r in analysis.state_rows if is_rng(r.component)]
     generator_rows = [r for r in generator_rows if (r.attempt, r.rank) in resumes]
     has_all_rows = {(r.attempt, r.rank) for r in generator_rows} == resumes
-    if (
+    return (
         has_all_rows
         and not moved_attempts
         and all(row.standing == "restored" for row in generator_rows)
-    ):
-        return ", although the shared generators came back"
-    return (
-        ": the place in the data, or the generator that draws or augments them, did not come back"
     )
 
 
@@ -196,10 +215,10 @@ def _judge_order_severity(
     return "not reproducible" if is_drawn_again and has_same_size else "wrong result"
 
 
-def _describe_shifted_inputs(
+def _find_shifted_inputs(
     analysis: RunAnalysis, inputs: InputComparison, deviations: Sequence[DifferingInputs]
-) -> str | None:
-    """Return in words the other place of these inputs, for a job without epochs."""
+) -> InputsShifted | None:
+    """Return the other place of these inputs, for a job without epochs."""
     first_deviation = min(deviations, key=lambda deviation: deviation.first_step.step)
     deviating_steps = [
         step for step in first_deviation.steps if step.step >= first_deviation.first_step.step
@@ -212,12 +231,8 @@ def _describe_shifted_inputs(
     )
     if not offset:
         return None  # `cursor` and `epochs` judge surplus and missing steps
-    return (
-        f"from step {deviating_steps[0].step} of epoch {first_deviation.epoch} on, the inputs "
-        f"are those that the "
-        f"baseline has {plural(abs(offset), 'step')} {'before' if offset < 0 else 'after'} that "
-        f"place: "
-        "what draws or orders them did not come back"
+    return InputsShifted(
+        first_deviation.epoch, _find_ranks(deviations), deviating_steps[0].step, offset
     )
 
 
@@ -233,87 +248,66 @@ def _find_suspects(analysis: RunAnalysis, deviations: Sequence[DifferingInputs])
     return sorted({row.component for row in rows})
 
 
-def _describe_order(
+def _find_other_order(
     analysis: RunAnalysis,
     inputs: InputComparison,
-    epoch: int,
     deviations: Sequence[DifferingInputs],
     suspects: Sequence[str],
-) -> str | None:
+) -> OrderFacts | None:
+    """Return whose samples, or whose order, an epoch was given; None if neither is known."""
+    epoch, ranks = deviations[0].epoch, _find_ranks(deviations)
     other_epoch = _find_common_value(
         inputs.find_source_epoch(deviation.steps) for deviation in deviations
     )
     if other_epoch is not None and other_epoch != epoch:
         # A resume that began at its place brought the place back.
-        starts_in_order = all(
-            _starts_in_order(analysis, inputs, deviation.first_step.attempt)
-            for deviation in deviations
-        )
-        if not starts_in_order and any(map(inputs.is_replay, deviations)):
-            suspects_text = (
-                f" (or a generator that draws it: {', '.join(suspects)})" if suspects else ""
-            )
-            return (
-                f"epoch {epoch} was given the samples of epoch {other_epoch} instead of its "
-                f"own: the "
-                f"place in the data{suspects_text} did not come back"
-            )
-        reason = _explain_other_order(analysis, inputs, deviations)
-        return f"epoch {epoch} was trained in the order of epoch {other_epoch}: {reason}"
+        has_right_start = _has_right_start(analysis, inputs, deviations)
+        if not has_right_start and any(map(inputs.is_replay, deviations)):
+            return OtherEpochSamples(epoch, ranks, other_epoch, tuple(suspects))
+        return OtherEpochOrder(epoch, ranks, other_epoch, has_right_start)
     baseline_steps = [inputs.find_baseline_step(deviation.steps) for deviation in deviations]
     if other_epoch is None and all(
         step is not None and step.epoch != epoch for step in baseline_steps
     ):
-        return _describe_shifted_inputs(analysis, inputs, deviations)
-    return _describe_stretch(analysis, inputs, epoch, deviations) or _describe_samples(
-        inputs, epoch, deviations
-    )
+        return _find_shifted_inputs(analysis, inputs, deviations)
+    return _find_other_stretch(analysis, inputs, deviations) or _compare_samples(inputs, deviations)
 
 
-def _describe_stretch(
-    analysis: RunAnalysis,
-    inputs: InputComparison,
-    epoch: int,
-    deviations: Sequence[DifferingInputs],
-) -> str | None:
-    """Return in words that some steps of an epoch were trained in the order of another one."""
+def _find_other_stretch(
+    analysis: RunAnalysis, inputs: InputComparison, deviations: Sequence[DifferingInputs]
+) -> OtherEpochOrder | None:
+    """Return the steps of an epoch that were trained in the order of another one."""
+    epoch = deviations[0].epoch
     stretch = _find_common_value(
-        (deviation.first_step.step, deviation.last_step.step) for deviation in deviations
+        StepRange(deviation.first_step.step, deviation.last_step.step) for deviation in deviations
     )
     other_epoch = _find_common_value(
         inputs.find_source_epoch(deviation.stretch) for deviation in deviations
     )
-    if stretch is None or stretch[0] == stretch[1] or other_epoch in (None, epoch):
+    if other_epoch is None or other_epoch == epoch:
         return None
-    reason = _explain_other_order(analysis, inputs, deviations)
-    return (
-        f"steps {stretch[0]} to {stretch[1]} of epoch {epoch} were trained in the order of "
-        f"epoch {other_epoch}: {reason}"
-    )
+    if stretch is None or stretch.first == stretch.last:
+        return None
+    has_right_start = _has_right_start(analysis, inputs, deviations)
+    return OtherEpochOrder(epoch, _find_ranks(deviations), other_epoch, has_right_start, stretch)
 
 
-def _describe_samples(
-    inputs: InputComparison, epoch: int, deviations: Sequence[DifferingInputs]
-) -> str | None:
-    """Return in words that an epoch's samples came in another order, or are not known."""
+def _compare_samples(
+    inputs: InputComparison, deviations: Sequence[DifferingInputs]
+) -> OrderFacts | None:
+    """Return that an epoch's samples came in another order, or are not known; None for neither."""
+    epoch = deviations[0].epoch
     run_samples, baseline_samples = (
         inputs.run_lineage.count_epoch_samples(epoch),
         inputs.baseline_lineage.count_epoch_samples(epoch),
     )
-    first_step = min(deviation.first_step.step for deviation in deviations)
+    shared_facts = (epoch, _find_ranks(deviations), _find_first_step(deviations))
     if run_samples is None or baseline_samples is None:
-        return f"from step {first_step} of epoch {epoch} on, the inputs are not the baseline's"
+        return InputsDiffer(*shared_facts)
     if run_samples == baseline_samples:
-        return (
-            f"epoch {epoch} was given the baseline's samples in another order, from step "
-            f"{first_step}"
-        )
+        return SamplesReordered(*shared_facts)
     if inputs.has_replacement and inputs.baseline_samples.issuperset(run_samples):
-        return (
-            f"from step {first_step} of epoch {epoch} on, other samples are drawn than in the "
-            f"baseline, "
-            "where samples repeat before all have come"
-        )
+        return OtherSamplesDrawn(*shared_facts)
     return None
 
 
@@ -323,16 +317,13 @@ def _find_common_value(values: Iterable[T]) -> T | None:
     return next(iter(unique_values)) if len(unique_values) == 1 else None
 
 
-def _explain_other_order(
+def _has_right_start(
     analysis: RunAnalysis, inputs: InputComparison, deviations: Sequence[DifferingInputs]
-) -> str:
-    if all(
+) -> bool:
+    """Return whether each attempt was given the baseline's inputs when it began."""
+    return all(
         _starts_in_order(analysis, inputs, deviation.first_step.attempt) for deviation in deviations
-    ):
-        return (
-            "the resume began in the right order, and the loader of later epochs did not count it"
-        )
-    return "the sampler counts epochs from the resume, or the generator that shuffles began anew"
+    )
 
 
 def _starts_in_order(analysis: RunAnalysis, inputs: InputComparison, attempt: int) -> bool:

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
+from chaos.check.anomaly import build_anomaly
 from chaos.check.blame import find_blame, select_random_rows
-from chaos.check.fix_hints import describe_defect, find_remedy
+from chaos.check.fix_hints import build_part_facts
+from chaos.check.kinds.state import GeneratorCopied, UnequalReplicas
 from chaos.check.result import (
     builtin_check,
     conclude,
@@ -19,7 +21,7 @@ from chaos.model.event import StateSeen
 from chaos.model.events.state import find_group
 from chaos.model.places import AttemptRank, RankEpoch
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.wording import describe_ranks, plural
+from chaos.wording import plural
 
 # -- state -----------------------------------------------------------------------------------------
 
@@ -116,12 +118,11 @@ def _find_state_anomalies(analysis: RunAnalysis) -> Iterator[Anomaly]:
         blame = find_blame(analysis, restart)
         for cause in blame.causes:
             is_random = blame.is_immediate and all(is_rng(row.component) for row in cause.rows)
-            yield Anomaly(
-                message=describe_defect(
-                    cause.rows, analysis.terms, find_remedy(analysis, cause.rows[0])
-                ),
-                events=tuple(row.number for row in cause.rows),
-                parts=tuple(dict.fromkeys(row.component for row in cause.rows)),
+            yield build_anomaly(
+                build_part_facts(analysis, cause.rows),
+                analysis.terms,
+                events=(row.number for row in cause.rows),
+                parts=dict.fromkeys(row.component for row in cause.rows),
                 severity="not reproducible" if is_random else "wrong result",
             )
 
@@ -231,11 +232,12 @@ def check_rank_randomness(analysis: RunAnalysis) -> CheckResult:
                 key = (row.attempt, row.component, row.copied_from)
                 copied_rows.setdefault(key, []).append(row)
     anomalies = [
-        Anomaly(
-            message=f"{describe_ranks([row.rank for row in rows])} went on with {name} of rank "
-            f"{owner} at "
-            f"epoch {rows[0].epoch}: every rank must save and load a generator's state of its own",
-            events=tuple(row.number for row in rows),
+        build_anomaly(
+            GeneratorCopied(
+                name, tuple(sorted({row.rank for row in rows})), owner, epoch=rows[0].epoch
+            ),
+            analysis.terms,
+            events=(row.number for row in rows),
         )
         for (_, name, owner), rows in copied_rows.items()
     ]
@@ -343,11 +345,9 @@ def check_replicas(analysis: RunAnalysis) -> CheckResult:
         analysis.run.snapshots.numbered_snapshots, selected_names=replica_names
     )
     anomalies = [
-        Anomaly(
-            message=f"from {analysis.terms.describe_place(*attempt_place[1:])} on, {name} is "
-            f"not the same on all "
-            f"ranks (attempt "
-            f"{attempt_place[0]}){_describe_tainted_checkpoints(analysis, attempt_place)}",
+        build_anomaly(
+            UnequalReplicas(name, *attempt_place, _find_tainted_epochs(analysis, attempt_place)),
+            analysis.terms,
             events=events,
         )
         for name, (attempt_place, events) in sorted(
@@ -362,8 +362,8 @@ def check_replicas(analysis: RunAnalysis) -> CheckResult:
     )
 
 
-def _describe_tainted_checkpoints(analysis: RunAnalysis, attempt_place: _AttemptPlace) -> str:
-    """Return which checkpoints were committed with unequal copies, as the end of a sentence.
+def _find_tainted_epochs(analysis: RunAnalysis, attempt_place: _AttemptPlace) -> tuple[int, ...]:
+    """Return the epochs whose checkpoints were committed with unequal copies.
 
     They are those of the attempt from that place on, and of later attempts that resumed from one.
     """
@@ -376,12 +376,7 @@ def _describe_tainted_checkpoints(analysis: RunAnalysis, attempt_place: _Attempt
         for commit in attempt.commits:
             if commit.checkpoint is not None and (attempt.index > index or commit.epoch >= epoch):
                 epochs_by_checkpoint[commit.checkpoint] = commit.epoch
-    if not epochs_by_checkpoint:
-        return ""
-    return (
-        f"; committed with it: the checkpoints of "
-        f"{describe_ranks(epochs_by_checkpoint.values(), 'epoch')}"
-    )
+    return tuple(sorted(set(epochs_by_checkpoint.values())))
 
 
 def _find_unequal_parts(

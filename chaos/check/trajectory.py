@@ -4,12 +4,17 @@ import math
 from collections.abc import Iterator
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.divergence import (
-    describe_difference,
-    explain_missing_control,
-    find_tolerance_setting,
+from chaos.check.anomaly import build_anomaly
+from chaos.check.divergence import explain_missing_control, find_tolerance_setting
+from chaos.check.fix_hints import build_part_value
+from chaos.check.kinds.trajectory import (
+    LossDiffers,
+    MeanLossDiffers,
+    MetricDiffers,
+    NumberFacts,
+    PassCountDiffers,
+    StateDiffersAlone,
 )
-from chaos.check.fix_hints import describe_value
 from chaos.check.numbers import TOGETHER, NumberComparison, find_largest_difference
 from chaos.check.result import (
     Measures,
@@ -21,11 +26,10 @@ from chaos.check.result import (
 )
 from chaos.check.state_at_resume import SHIPPED
 from chaos.check.state_comparison import StateComparison, compare_states
-from chaos.check.values import NumberPair
-from chaos.model.events.state import find_group
+from chaos.check.values import PASSES, NumberPair
 from chaos.model.launcher import LauncherWords
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.wording import describe_ranks, plural
+from chaos.wording import plural
 
 TRAJECTORY = "trajectory"
 
@@ -70,12 +74,14 @@ def check_trajectory(analysis: RunAnalysis) -> CheckResult:
     states = None if control_doubt else compare_states(analysis)
     anomalies = list[Anomaly]()
     if first_difference is not None:
-        anomalies += [
-            Anomaly(
-                message=_describe_difference(first_difference, comparison),
+        anomalies.append(
+            build_anomaly(
+                _build_number_facts(first_difference, comparison),
+                analysis.terms,
                 events=(first_difference.number,),
+                parts=(first_difference.value_name,) if first_difference.step is None else (),
             )
-        ]
+        )
     if states is not None and not anomalies:
         lasting_states = states.select_groups(SHIPPED)
         anomalies += _find_state_anomalies(lasting_states, analysis.terms)
@@ -98,25 +104,26 @@ def _find_state_anomalies(states: StateComparison, terms: LauncherWords) -> Iter
     first_pairs = states.earliest_differences
     if not first_pairs:
         return
-    name, group = first_pairs[0].expected.name, find_group(first_pairs[0].expected.name)
-    run_text, baseline_text = (
-        describe_value(first_pairs[0].actual, group),
-        describe_value(first_pairs[0].expected, group),
-    )
-    values = (
-        f"{run_text} instead of {baseline_text}"
-        if run_text != baseline_text
-        else "not the same to the last bit"
-    )
-    ranks_text = describe_ranks([pair.state_place[0] for pair in first_pairs])
+    first_pair = first_pairs[0]
+    name = first_pair.expected.name
+    _, epoch, step, moment = first_pair.state_place
     other_names = sorted({pair.expected.name for pair in states.differing} - {name})
-    others_text = f", and so do {', '.join(other_names)}" if other_names else ""
-    yield Anomaly(
-        message=f"from {terms.describe_place(*first_pairs[0].state_place[1:])} on "
-        f"({ranks_text}) {name} differs from the "
-        f"baseline's although no loss and no metric does: {values}{others_text}; "
-        f"{len(states.differing)} of {states.compared} differ",
-        events=tuple(pair.number for pair in first_pairs),
+    facts = StateDiffersAlone(
+        name,
+        tuple(sorted({pair.state_place.rank for pair in first_pairs})),
+        epoch,
+        step,
+        moment,
+        value=build_part_value(first_pair.actual),
+        expected_value=build_part_value(first_pair.expected),
+        other_parts=tuple(other_names),
+        differing_count=len(states.differing),
+        compared_count=states.compared,
+    )
+    yield build_anomaly(
+        facts,
+        terms,
+        events=(pair.number for pair in first_pairs),
         parts=(name, *other_names),
     )
 
@@ -150,19 +157,20 @@ def _find_number_doubts(analysis: RunAnalysis, comparison: NumberComparison) -> 
     )
 
 
-def _describe_difference(first: NumberPair, comparison: NumberComparison) -> str:
-    place_text = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
-    value_text = f"metric `{first.value_name}`" if first.step is None else first.value_name
-    tally = comparison.metrics if first.step is None else comparison.losses
-    rank_text = f" (rank {first.rank})"
-    if first.value_name == TOGETHER:
-        tally, rank_text = comparison.mean_losses, ""
-    largest_difference = find_largest_difference(tally)
-    range_text = f", by up to {largest_difference:.3g}" if largest_difference else ""
-    return (
-        f"from {place_text} on{rank_text} the {value_text} differs from the baseline's: "
-        f"{describe_difference(first)}; {len(tally.differing_pairs)} of {tally.compared_count} "
-        f"differ{range_text}"
+def _build_number_facts(first_pair: NumberPair, comparison: NumberComparison) -> NumberFacts:
+    facts_type: type[NumberFacts]
+    if first_pair.step is None:
+        facts_type, tally = MetricDiffers, comparison.metrics
+    elif first_pair.value_name == TOGETHER:
+        facts_type, tally = MeanLossDiffers, comparison.mean_losses
+    else:
+        facts_type = PassCountDiffers if first_pair.value_name == PASSES else LossDiffers
+        tally = comparison.losses
+    return facts_type(
+        first_pair,
+        len(tally.differing_pairs),
+        tally.compared_count,
+        find_largest_difference(tally),
     )
 
 

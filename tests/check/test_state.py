@@ -2,13 +2,15 @@
 
 import pytest
 
-from chaos.check.fix_hints import describe_values
+from chaos.check.fix_hints import build_part_value
 from chaos.check.judge import judge
-from chaos.check.state_at_resume import ResumeRow
+from chaos.check.kinds.state import PartFacts
+from chaos.check.prose.state import describe_values
 from chaos.model import event as ev
 from chaos.model.bounds import Tolerance
 from chaos.model.history import History
 from chaos.model.launcher import LAUNCHER_FACTS
+from chaos.model.places import TrainingPlace
 from chaos.model.verdict import CheckResult
 from tests.check.parts import KILLED, TWICE, fresh, lost, part
 from tests.check.shorthand import plan_of, told_in
@@ -167,10 +169,20 @@ def test_what_is_gone_and_has_no_size_is_said_to_be_gone(
 ) -> None:
     due = ev.Component(name="optimizer.state", digest="due")
 
-    assert describe_values(
-        ResumeRow(1, 0, 1, 0, 9, "optimizer.state", "not restored", ours, due),
-        LAUNCHER_FACTS["ray"].words,
-    ) == (f"{words}, and not in the baseline")
+    facts = PartFacts(
+        "optimizer.state",
+        ranks=(0,),
+        standing="not restored",
+        resumed_at=TrainingPlace(1, 0),
+        value=build_part_value(ours),
+        expected_value=build_part_value(due),
+        expects_own_state=False,
+        other_parts=(),
+    )
+
+    assert describe_values(facts, LAUNCHER_FACTS["ray"].words) == (
+        f"{words}, and not in the baseline"
+    )
 
 
 def test_a_generator_is_not_blamed_for_another_order() -> None:

@@ -1,1 +1,202 @@
-"""Sentences of findings about samples."""
+"""Sentences of findings about the data: the order of inputs, and each sample of an epoch once."""
+
+from chaos.check.kinds.samples import (
+    EpochSamplesUneven,
+    InputsDiffer,
+    InputsShifted,
+    OrderFacts,
+    OtherEpochOrder,
+    OtherEpochSamples,
+    OtherSamplesDrawn,
+    RunSamplesUneven,
+    SamplesReordered,
+    UnknownSamples,
+)
+from chaos.check.prose.registry import describes
+from chaos.model.launcher import LauncherWords
+from chaos.wording import describe_ranks, plural
+
+# -- sample-order ----------------------------------------------------------------------------------
+
+
+@describes(
+    InputsShifted,
+    usual_cause="The place in the data was not saved, or was saved at another moment than the "
+    "model.",
+    remedy="Save the loader's or the sampler's state with the model, and load it before the "
+    "first batch.",
+)
+def _describe_inputs_shifted(facts: InputsShifted, _: LauncherWords) -> str:
+    direction = "before" if facts.offset < 0 else "after"
+    return _describe_order(
+        facts,
+        f"from step {facts.step} of epoch {facts.epoch} on, the inputs are those that the "
+        f"baseline has {plural(abs(facts.offset), 'step')} {direction} that place",
+    )
+
+
+@describes(
+    UnknownSamples,
+    usual_cause="The place in the data, or the generator that draws or augments samples, was not "
+    "restored.",
+    remedy="Save the loader's place and the generators' state of every rank, and load both.",
+)
+def _describe_unknown_samples(facts: UnknownSamples, _: LauncherWords) -> str:
+    restored_text = ", although the shared generators came back"
+    return _describe_order(
+        facts,
+        f"from step {facts.step} of epoch {facts.epoch} on, samples are given that the baseline "
+        f"never saw{restored_text if facts.has_restored_generators else ''}",
+    )
+
+
+@describes(
+    OtherEpochSamples,
+    usual_cause="A stream of data, or the generator that draws samples, begins anew with the "
+    "process.",
+    remedy="Save the place in the stream and the generator's state, and go on from there.",
+)
+def _describe_other_epoch_samples(facts: OtherEpochSamples, _: LauncherWords) -> str:
+    return _describe_order(
+        facts,
+        f"epoch {facts.epoch} was given the samples of epoch {facts.source_epoch} instead of its "
+        "own",
+    )
+
+
+@describes(
+    OtherEpochOrder,
+    usual_cause="`sampler.set_epoch` is not called with the epoch that was resumed, or the "
+    "generator that shuffles begins anew.",
+    remedy="Call `sampler.set_epoch(epoch)` in each epoch, and derive the shuffle's seed from the "
+    "epoch or save its generator.",
+)
+def _describe_other_epoch_order(facts: OtherEpochOrder, _: LauncherWords) -> str:
+    subject, verb = f"epoch {facts.epoch}", "was"
+    if facts.steps is not None:
+        steps = facts.steps
+        subject, verb = f"steps {steps.first} to {steps.last} of {subject}", "were"
+    return _describe_order(
+        facts, f"{subject} {verb} trained in the order of epoch {facts.source_epoch}"
+    )
+
+
+@describes(
+    InputsDiffer,
+    usual_cause="The order of the data, or what draws it, was not restored.",
+    remedy="Save the place in the data and the generators' state with the model, and load both.",
+)
+def _describe_inputs_differ(facts: InputsDiffer, _: LauncherWords) -> str:
+    return _describe_order(
+        facts,
+        f"from step {facts.step} of epoch {facts.epoch} on, the inputs are not the baseline's",
+    )
+
+
+@describes(
+    SamplesReordered,
+    usual_cause="The generator that shuffles was not restored, so that the order is drawn again.",
+    remedy="Derive the shuffle's seed from the epoch, or save the generator as the epoch begins "
+    "and load it.",
+)
+def _describe_samples_reordered(facts: SamplesReordered, _: LauncherWords) -> str:
+    return _describe_order(
+        facts,
+        f"epoch {facts.epoch} was given the baseline's samples in another order, from step "
+        f"{facts.step}",
+    )
+
+
+@describes(
+    OtherSamplesDrawn,
+    usual_cause="The generator that draws the samples was not restored.",
+    remedy="Give the sampler a generator of its own, save its state with the model, and load it.",
+)
+def _describe_other_samples_drawn(facts: OtherSamplesDrawn, _: LauncherWords) -> str:
+    return _describe_order(
+        facts,
+        f"from step {facts.step} of epoch {facts.epoch} on, other samples are drawn than in the "
+        "baseline, where samples repeat before all have come",
+    )
+
+
+def describe_guess(facts: OrderFacts) -> str:
+    """Return the part of a sentence that says what is likely and was not shown; may be empty."""
+    guess = ""
+    match facts:
+        case InputsShifted():
+            guess = ": what draws or orders them did not come back"
+        case UnknownSamples(has_restored_generators=False):
+            guess = (
+                ": the place in the data, or the generator that draws or augments them, did not "
+                "come back"
+            )
+        case OtherEpochSamples():
+            generator_text = f" (or a generator that draws it: {', '.join(facts.generators)})"
+            guess = (
+                f": the place in the data{generator_text if facts.generators else ''} did not "
+                "come back"
+            )
+        case OtherEpochOrder(has_right_start=True):
+            guess = (
+                ": the resume began in the right order, and the loader of later epochs did not "
+                "count it"
+            )
+        case OtherEpochOrder():
+            guess = (
+                ": the sampler counts epochs from the resume, or the generator that shuffles "
+                "began anew"
+            )
+        case _:
+            pass
+    return guess
+
+
+def _describe_order(facts: OrderFacts, text: str) -> str:
+    return (
+        f"{text}{describe_guess(facts)} ({describe_ranks(facts.ranks)})"
+        f"{_describe_repeated_samples(facts.repeated_samples)}"
+    )
+
+
+def _describe_repeated_samples(count: int | None) -> str:
+    """Return, as the end of a sentence, that a resume in the epoch went back in the data."""
+    if count is None:
+        return ""
+    return (
+        f"; {count} of {count} samples since the restart had been trained before the save; in "
+        "the baseline, others followed"
+    )
+
+
+# -- samples ---------------------------------------------------------------------------------------
+
+
+@describes(
+    EpochSamplesUneven,
+    usual_cause="The place in the data is counted from the last resume, or counts batches that "
+    "were loaded ahead and never trained.",
+    remedy="Save the number of samples that were trained in the epoch, and skip as many of the "
+    "same order after the load.",
+)
+def _describe_epoch_samples_uneven(facts: EpochSamplesUneven, _: LauncherWords) -> str:
+    return (
+        f"epoch {facts.epoch}: of {plural(facts.sample_count, 'sample')}, {facts.missing_count} "
+        f"were never trained, and {facts.surplus_count} once too often"
+        f"{_describe_repeated_samples(facts.repeated_samples)}"
+    )
+
+
+@describes(
+    RunSamplesUneven,
+    usual_cause="The place in the data was not saved, or was saved at another moment than the "
+    "model.",
+    remedy="Save the loader's or the sampler's state with the model, and load it before the "
+    "first batch.",
+)
+def _describe_run_samples_uneven(facts: RunSamplesUneven, _: LauncherWords) -> str:
+    return (
+        f"of {plural(facts.sample_count, 'sample')} in "
+        f"{plural(facts.pass_count, 'pass', 'passes')} over the data, {facts.missing_count} were "
+        f"trained less often than in the baseline, and {facts.surplus_count} more often"
+    )
