@@ -306,12 +306,17 @@ def measure_size(run: RunRow) -> tuple[object, ...]:
 
 def _merge_same_cause(defects: Sequence[DefectKey]) -> dict[DefectKey, DefectKey]:
     """Return, for each defect, the one with the fewest parts of those that begin with its first."""
-    main_by_key: dict[object, DefectKey] = {}
-    for defect in sorted(set(defects), key=lambda d: (len(d.parts), d.kind)):
-        main_by_key.setdefault(
-            (defect.check, defect.severity, defect.parts[:1] or defect.kind), defect
-        )
-    return {d: main_by_key[d.check, d.severity, d.parts[:1] or d.kind] for d in set(defects)}
+    main_by_cause: dict[object, DefectKey] = {}
+    for defect in sorted(set(defects), key=lambda d: (len(d.parts), d.kind, d.parts)):
+        main_by_cause.setdefault(_identify_cause(defect), defect)
+    return {defect: main_by_cause[_identify_cause(defect)] for defect in set(defects)}
+
+
+def _identify_cause(defect: DefectKey) -> object:
+    """Return what defects of one cause share: of parts of the state, the first, however lost."""
+    if defect.check == STATE and defect.parts:
+        return defect.check, defect.severity, defect.parts[0]
+    return defect.check, defect.severity, defect.kind, defect.parts
 
 
 def _select_causes(run: RunRow, ranking: Sequence[DefectKey]) -> Sequence[DefectKey]:
@@ -319,9 +324,10 @@ def _select_causes(run: RunRow, ranking: Sequence[DefectKey]) -> Sequence[Defect
     candidates = {main_defect, *(defect for defect in other_defects if defect.check != TRAJECTORY)}
     top_defect = next(defect for defect in ranking if defect in candidates)
     # Only parts of the state are known to be lost one by one.
-    causes = [top_defect, *(d for d in other_defects if d.check == top_defect.check and d.parts)]
-    if main_defect.check == top_defect.check and main_defect.parts:
-        causes.append(main_defect)
+    causes = [top_defect]
+    if top_defect.check == STATE:
+        causes += [defect for defect in other_defects if defect.check == STATE]
+        causes += [main_defect] if main_defect.check == STATE else []
     data_defect = _find_data_defect(run)
     if data_defect is not None and main_defect.check == STATE:
         causes += [main_defect, data_defect]

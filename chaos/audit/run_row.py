@@ -33,7 +33,7 @@ _WORSE: tuple[Standing, ...] = (
 
 
 class DefectKey(Record):
-    """What is broken, without its facts, so that it equals the same defect at another place."""
+    """A broken promise without its facts, so that it equals the same defect at another place."""
 
     check: str
     kind: str
@@ -55,7 +55,7 @@ class Defect(DefectKey):
 
     @property
     def key(self) -> DefectKey:
-        """What makes it the same defect as that of another run."""
+        """The key that it shares with the same defect of another run."""
         return DefectKey(check=self.check, kind=self.kind, severity=self.severity, parts=self.parts)
 
 

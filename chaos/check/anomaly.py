@@ -1,5 +1,6 @@
 """From the facts of a finding to the anomaly in a verdict."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -50,4 +51,6 @@ def encode_facts(value: Any) -> Any:  # noqa: ANN401 (whatever a fact is made of
         return {str(key): encode_facts(part) for key, part in value.items()}
     if isinstance(value, (tuple, list, set, frozenset)):
         return [encode_facts(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number
     return value

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from chaos.check.analysis import RunAnalysis
 from chaos.check.census import CensusDifference, find_examined_resume
 from chaos.check.diagnosis import CAUSES, EFFECTS
-from chaos.check.fix_hints import is_unexplained
 from chaos.model.diagnosis import Resume
 from chaos.model.event import CodeLine, FileSaved, NamesGiven
 from chaos.model.events.state import IN_LOADER
@@ -27,7 +26,7 @@ def find_code_lines(
     if attempt is None:
         return ()
     # Of a part that may have been saved as it was it is not said that it belongs in a save.
-    visible_anomalies = (a for a in broken.anomalies if not is_unexplained(a.message))
+    visible_anomalies = (anomaly for anomaly in broken.anomalies if not anomaly.is_unexplained)
     parts = [part for anomaly in visible_anomalies for part in anomaly.parts]
     return *_find_part_lines(analysis, parts), *_find_file_lines(analysis, attempt)
 

@@ -8,9 +8,9 @@ from chaos.check.batch import BATCH
 from chaos.check.blame import find_blame
 from chaos.check.divergence import describe_difference, find_divergence
 from chaos.check.epochs import CURSOR, EPOCHS
-from chaos.check.fix_hints import describe_value
 from chaos.check.inputs import InputComparison
 from chaos.check.metrics import METRICS, SELECTION
+from chaos.check.part_facts import describe_value
 from chaos.check.restarts import Restart
 from chaos.check.resume import AGREEMENT, COMMITTED_ONLY, RESUME_POINT, START_DECISION
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES

@@ -6,8 +6,8 @@ from typing import NamedTuple, TypeAlias
 from chaos.check.analysis import RunAnalysis
 from chaos.check.anomaly import build_anomaly
 from chaos.check.blame import find_blame, select_random_rows
-from chaos.check.fix_hints import build_part_facts
-from chaos.check.kinds.state import GeneratorCopied, UnequalReplicas
+from chaos.check.kinds.state import GeneratorCopied, PartChanged, UnequalReplicas
+from chaos.check.part_facts import build_part_facts
 from chaos.check.result import (
     builtin_check,
     conclude,
@@ -118,12 +118,14 @@ def _find_state_anomalies(analysis: RunAnalysis) -> Iterator[Anomaly]:
         blame = find_blame(analysis, restart)
         for cause in blame.causes:
             is_random = blame.is_immediate and all(is_rng(row.component) for row in cause.rows)
+            facts = build_part_facts(analysis, cause.rows)
             yield build_anomaly(
-                build_part_facts(analysis, cause.rows),
+                facts,
                 analysis.terms,
                 events=(row.number for row in cause.rows),
                 parts=dict.fromkeys(row.component for row in cause.rows),
                 severity="not reproducible" if is_random else "wrong result",
+                is_unexplained=isinstance(facts, PartChanged),
             )
 
 

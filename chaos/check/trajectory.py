@@ -5,17 +5,19 @@ from collections.abc import Iterator
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.anomaly import build_anomaly
+from chaos.check.compare import PairTally
 from chaos.check.divergence import explain_missing_control, find_tolerance_setting
-from chaos.check.fix_hints import build_part_value
 from chaos.check.kinds.trajectory import (
-    LossDiffers,
-    MeanLossDiffers,
-    MetricDiffers,
     NumberFacts,
-    PassCountDiffers,
+    NumbersDiffer,
+    NumbersDifferAtResume,
+    NumbersDifferEarlier,
+    NumbersDifferLater,
+    NumberType,
     StateDiffersAlone,
 )
 from chaos.check.numbers import TOGETHER, NumberComparison, find_largest_difference
+from chaos.check.part_facts import build_part_value
 from chaos.check.result import (
     Measures,
     builtin_check,
@@ -76,10 +78,9 @@ def check_trajectory(analysis: RunAnalysis) -> CheckResult:
     if first_difference is not None:
         anomalies.append(
             build_anomaly(
-                _build_number_facts(first_difference, comparison),
+                _build_number_facts(analysis, first_difference, comparison),
                 analysis.terms,
                 events=(first_difference.number,),
-                parts=(first_difference.value_name,) if first_difference.step is None else (),
             )
         )
     if states is not None and not anomalies:
@@ -157,21 +158,39 @@ def _find_number_doubts(analysis: RunAnalysis, comparison: NumberComparison) -> 
     )
 
 
-def _build_number_facts(first_pair: NumberPair, comparison: NumberComparison) -> NumberFacts:
-    facts_type: type[NumberFacts]
-    if first_pair.step is None:
-        facts_type, tally = MetricDiffers, comparison.metrics
-    elif first_pair.value_name == TOGETHER:
-        facts_type, tally = MeanLossDiffers, comparison.mean_losses
-    else:
-        facts_type = PassCountDiffers if first_pair.value_name == PASSES else LossDiffers
-        tally = comparison.losses
-    return facts_type(
+def _build_number_facts(
+    analysis: RunAnalysis, first_pair: NumberPair, comparison: NumberComparison
+) -> NumberFacts:
+    number_type, tally = _classify_number(first_pair, comparison)
+    return _choose_number_kind(analysis, first_pair)(
+        number_type,
         first_pair,
         len(tally.differing_pairs),
         tally.compared_count,
         find_largest_difference(tally),
     )
+
+
+def _classify_number(
+    pair: NumberPair, comparison: NumberComparison
+) -> tuple[NumberType, PairTally[NumberPair]]:
+    """Return what a number is, and the tally of all like it."""
+    if pair.step is None:
+        return "metric", comparison.metrics
+    if pair.value_name == TOGETHER:
+        return "mean loss", comparison.mean_losses
+    return ("backward passes" if pair.value_name == PASSES else "loss"), comparison.losses
+
+
+def _choose_number_kind(analysis: RunAnalysis, first_pair: NumberPair) -> type[NumberFacts]:
+    """Return the kind that says when numbers differ, beside the epochs that were resumed in."""
+    resumed_epochs = {restart.epoch for restart in analysis.restarts if restart.epoch is not None}
+    if not resumed_epochs:
+        return NumbersDiffer
+    if first_pair.epoch in resumed_epochs:
+        return NumbersDifferAtResume
+    is_later = first_pair.epoch > min(resumed_epochs)
+    return NumbersDifferLater if is_later else NumbersDifferEarlier
 
 
 def _summarize(

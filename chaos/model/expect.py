@@ -1,4 +1,4 @@
-"""What a scenario expects of its run, and which differences it accepts."""
+"""The expectations of a scenario, and the differences that it accepts."""
 
 from collections.abc import Iterable
 from typing import Literal, Self, TypeAlias

@@ -2,9 +2,9 @@
 
 import pytest
 
-from chaos.check.fix_hints import build_part_value
 from chaos.check.judge import judge
 from chaos.check.kinds.state import PartFacts
+from chaos.check.part_facts import build_part_value
 from chaos.check.prose.state import describe_values
 from chaos.model import event as ev
 from chaos.model.bounds import Tolerance

@@ -1,17 +1,26 @@
 """Facts of findings about the numbers and the state of training, compared with the baseline's."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias
 
 from chaos.check.kinds.base import Facts
 from chaos.check.kinds.state import PartValue
 from chaos.check.values import NumberPair
 
+#: What a number is: of one rank's step, of all ranks' step, or of a report.
+NumberType: TypeAlias = Literal["loss", "backward passes", "mean loss", "metric"]
+
 
 @dataclass(frozen=True)
 class NumberFacts(Facts):
-    """The facts of numbers that differ from the baseline's."""
+    """The facts of numbers that differ from the baseline's.
 
+    Which number differs first depends on the place of the fault. What one defect has in common is
+    when it shows, so that makes the kind.
+    """
+
+    check: ClassVar[str] = "trajectory"
+    number_type: NumberType
     first_pair: NumberPair
     differing_count: int
     compared_count: int
@@ -20,35 +29,31 @@ class NumberFacts(Facts):
 
 
 @dataclass(frozen=True)
-class LossDiffers(NumberFacts):
-    """From some step on the loss is not the baseline's."""
+class NumbersDifferAtResume(NumberFacts):
+    """Losses or metrics are not the baseline's, beginning in an epoch that was resumed in."""
 
-    kind: ClassVar[str] = "loss-differs"
-    check: ClassVar[str] = "trajectory"
-
-
-@dataclass(frozen=True)
-class PassCountDiffers(NumberFacts):
-    """An optimizer step follows more or fewer backward passes than in the baseline."""
-
-    kind: ClassVar[str] = "pass-count-differs"
-    check: ClassVar[str] = "trajectory"
+    kind: ClassVar[str] = "numbers-differ-at-resume"
 
 
 @dataclass(frozen=True)
-class MeanLossDiffers(NumberFacts):
-    """With another number of workers, the mean loss of all ranks is not near the baseline's."""
+class NumbersDifferLater(NumberFacts):
+    """Losses or metrics are not the baseline's, beginning in an epoch after a resumed one."""
 
-    kind: ClassVar[str] = "mean-loss-differs"
-    check: ClassVar[str] = "trajectory"
+    kind: ClassVar[str] = "numbers-differ-later"
 
 
 @dataclass(frozen=True)
-class MetricDiffers(NumberFacts):
-    """A metric that the job reports is not the baseline's, and no loss differs before it."""
+class NumbersDifferEarlier(NumberFacts):
+    """Losses or metrics are not the baseline's, beginning before the epoch that was resumed in."""
 
-    kind: ClassVar[str] = "metric-differs"
-    check: ClassVar[str] = "trajectory"
+    kind: ClassVar[str] = "numbers-differ-earlier"
+
+
+@dataclass(frozen=True)
+class NumbersDiffer(NumberFacts):
+    """Losses or metrics are not the baseline's, and no resume is known that they could follow."""
+
+    kind: ClassVar[str] = "numbers-differ"
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from chaos.check.divergence import describe_difference
 from chaos.check.kinds.trajectory import (
-    LossDiffers,
-    MeanLossDiffers,
-    MetricDiffers,
     NumberFacts,
-    PassCountDiffers,
+    NumbersDiffer,
+    NumbersDifferAtResume,
+    NumbersDifferEarlier,
+    NumbersDifferLater,
     StateDiffersAlone,
 )
 from chaos.check.prose.registry import describes
@@ -17,49 +17,51 @@ from chaos.wording import describe_ranks
 
 
 @describes(
-    LossDiffers,
+    NumbersDifferAtResume,
     usual_cause="Something that training depends on was not saved or not loaded, such as a "
     "generator, a place in the data or a variable of the loop.",
     remedy="Look at what the script changes while it trains, and save all of it; "
     "`chaos explain` looks for the value that is missing.",
 )
-def _describe_loss_differs(facts: LossDiffers, _: LauncherWords) -> str:
-    return _describe_numbers(facts, facts.first_pair.value_name)
+def _describe_numbers_at_resume(facts: NumbersDifferAtResume, _: LauncherWords) -> str:
+    return _describe_numbers(facts)
 
 
 @describes(
-    PassCountDiffers,
-    usual_cause="The loop's count of accumulated batches begins anew, or is kept while the "
-    "gradients are lost.",
-    remedy="Save only after `optimizer.step()`, or save the count and the gradients too.",
+    NumbersDifferLater,
+    usual_cause="What was lost is used only at the end of an epoch, or at the start of the next: "
+    "a schedule, a seed that is drawn for each epoch, a best value.",
+    remedy="Save what the script sets once an epoch; `chaos explain` looks for the value that is "
+    "missing.",
 )
-def _describe_pass_count_differs(facts: PassCountDiffers, _: LauncherWords) -> str:
-    return _describe_numbers(facts, facts.first_pair.value_name)
+def _describe_numbers_later(facts: NumbersDifferLater, _: LauncherWords) -> str:
+    return _describe_numbers(facts)
 
 
 @describes(
-    MeanLossDiffers,
-    usual_cause="The batch of each rank, the learning rate or the mean over ranks depends on the "
-    "number of workers.",
-    remedy="Keep the batch of all ranks together the same, or scale the learning rate with it.",
+    NumbersDifferEarlier,
+    usual_cause="An earlier epoch was reported again with other numbers, or a file was taken over "
+    "from another run.",
+    remedy="Look at what the script reports, and reads, before its first step.",
 )
-def _describe_mean_loss_differs(facts: MeanLossDiffers, _: LauncherWords) -> str:
-    return _describe_numbers(facts, facts.first_pair.value_name, has_rank=False)
+def _describe_numbers_earlier(facts: NumbersDifferEarlier, _: LauncherWords) -> str:
+    return _describe_numbers(facts)
 
 
 @describes(
-    MetricDiffers,
-    usual_cause="The metric is summed up in a variable or a metric object that is not in the "
-    "checkpoint, or evaluation draws random numbers.",
-    remedy="Save the state of the metric with the model, or compute it anew from whole epochs.",
+    NumbersDiffer,
+    usual_cause="The job went on after a fault without beginning again, and trained otherwise.",
+    remedy="Look at what the job does with the fault: what it skips, tries again or catches.",
 )
-def _describe_metric_differs(facts: MetricDiffers, _: LauncherWords) -> str:
-    return _describe_numbers(facts, f"metric `{facts.first_pair.value_name}`")
+def _describe_other_numbers(facts: NumbersDiffer, _: LauncherWords) -> str:
+    return _describe_numbers(facts)
 
 
-def _describe_numbers(facts: NumberFacts, value_text: str, *, has_rank: bool = True) -> str:
+def _describe_numbers(facts: NumberFacts) -> str:
     pair = facts.first_pair
-    rank_text = f" (rank {pair.rank})" if has_rank else ""
+    is_metric = facts.number_type == "metric"
+    value_text = f"metric `{pair.value_name}`" if is_metric else pair.value_name
+    rank_text = "" if facts.number_type == "mean loss" else f" (rank {pair.rank})"
     place_text = f"epoch {pair.epoch}" + ("" if pair.step is None else f", step {pair.step}")
     largest_difference = facts.largest_difference
     range_text = f", by up to {largest_difference:.3g}" if largest_difference else ""

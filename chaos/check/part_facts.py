@@ -20,7 +20,7 @@ from chaos.check.kinds.state import (
     UntiedParameters,
     WrongModelSaved,
 )
-from chaos.check.prose.state import CHANGE_HINTS, describe_part_value
+from chaos.check.prose.state import describe_part_value
 from chaos.check.saved_model import describe_wrong_save, is_model_in_file
 from chaos.check.state_at_resume import ResumeRow
 from chaos.check.state_snapshots import holds_nothing
@@ -31,11 +31,6 @@ from chaos.model.places import TrainingPlace
 _STANDINGS: Mapping[str, PartStanding] = {name: name for name in get_args(PartStanding)}
 _RESTORE_HINTS: Mapping[str, RestoreHint] = {name: name for name in get_args(RestoreHint)}
 _CHANGE_HINTS: Mapping[str, ChangeHint] = {name: name for name in get_args(ChangeHint)}
-
-
-def is_unexplained(message: str) -> bool:
-    """Return whether a sentence is of a part that is neither at its first value nor seen lost."""
-    return any(hint in message for hint in CHANGE_HINTS.values())
 
 
 def build_part_facts(analysis: RunAnalysis, rows: Sequence[ResumeRow]) -> Facts:
