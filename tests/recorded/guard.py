@@ -5,7 +5,7 @@
     python -m tests.recorded.guard --accept                         take today's answers for right
 
 `runs.tar.xz` holds the plan, the history and the baselines of each run, with no path of the
-machine that made it; `answers.json` says of each run how it was judged, and of each check. A
+machine that made it; `answers.json` says of each run how it was judged, of each check, and of each kind of finding. A
 difference is either a defect of the change or the purpose of it, which its commit then says.
 """
 
@@ -57,8 +57,14 @@ def _answer(run: Path) -> Answer:
     )
     invalid = [told.check for told in verdict.results if told.status == "fail"]
     unknown = [told.check for told in verdict.results if told.status == "inconclusive"]
-    checks = len(verdict.results)
-    return {"verdict": verdict.status, "checks": checks, "fail": invalid, "inconclusive": unknown}
+    kinds = [anomaly.kind for result in verdict.broken for anomaly in result.anomalies]
+    return {
+        "verdict": verdict.status,
+        "checks": len(verdict.results),
+        "fail": invalid,
+        "inconclusive": unknown,
+        "kinds": list(dict.fromkeys(kinds)),
+    }
 
 
 def _keep(folders: Sequence[Path], most: int) -> None:
