@@ -249,10 +249,16 @@ class Card(Record):
     @property
     def sentence(self) -> str:
         """The answer with its evidence."""
-        if self.retries.is_finding:
-            prefix = "with retries: " if self.retries.source == "nothing" else ""
-            return f"fail: {self.retries.sentence}; {prefix}{_describe_answer(self)}"
-        return _describe_answer(self)
+        return f"{self.word}: {self.evidence}"
+
+    @property
+    def evidence(self) -> str:
+        """What the answer rests on."""
+        word, evidence = _judge_runs(self)
+        if not self.retries.is_finding:
+            return evidence
+        prefix = "with retries: " if self.retries.source == "nothing" else ""
+        return f"{self.retries.sentence}; {prefix}{word}: {evidence}"
 
     @property
     def size(self) -> str:
@@ -317,15 +323,15 @@ class Card(Record):
 # -- the answer ------------------------------------------------------------------------------------
 
 
-def _describe_answer(card: Card) -> str:
-    """Return the answer of the runs with faults, as if no retries were missing."""
+def _judge_runs(card: Card) -> tuple[str, str]:
+    """Return the answer of the runs as if no retries were missing, and its evidence."""
     if card.broken:
         causes = "one cause" if len(card.findings) == 1 else f"{len(card.findings)} causes"
         grave = f", {card.severity}" if card.severity else ""
-        return f"fail: {_describe_places(card, card.wrong)}: {causes}{grave}"
+        return "fail", f"{_describe_places(card, card.wrong)}: {causes}{grave}"
     if card.reasons:
-        return f"inconclusive: {'; '.join(card.reasons[:REASONS_SHOWN])}"
-    return f"pass: {describe_coverage(card)}{_describe_conditions(card)}"
+        return "inconclusive", "; ".join(card.reasons[:REASONS_SHOWN])
+    return "pass", f"{describe_coverage(card)}{_describe_conditions(card)}"
 
 
 def describe_coverage(card: Card) -> str:

@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from chaos.audit.baseline_runs import CleanResult, CleanRunner
-from chaos.check.state import UNWATCHED_BASELINE_TEXT
 from chaos.report.outcome import FinishedRun
 from chaos.run.ports import Backend
 
 
 def needs_extended_baseline(run: FinishedRun) -> bool:
-    """Return whether a run could not be judged for want of looks."""
-    return any(UNWATCHED_BASELINE_TEXT in result.summary for result in run.verdict.undecided)
+    """Return whether a run could not be judged because no clean run recorded a step's state."""
+    doubts = (doubt for result in run.verdict.undecided for doubt in result.doubts)
+    return any(doubt.kind == "unwatched-step" for doubt in doubts)
 
 
 @dataclass

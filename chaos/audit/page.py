@@ -208,7 +208,7 @@ def badge_svg(card: Card) -> str:
 
 def summary_svg(card: Card) -> str:
     """Return the summary: the answer, faults by kind with those not tried, and the causes."""
-    answer = capitalize_first(card.sentence.partition(": ")[2])
+    answer = capitalize_first(card.evidence)
     lines = wrap(answer, COLUMNS_OF_ANSWER, max_lines=LINES_OF_ANSWER, placeholder=" …")
     cause_lines = [
         shorten(f"{cause.title}: {cause.brief}", COLUMNS_OF_FINDING, placeholder=" …")

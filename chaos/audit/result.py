@@ -64,7 +64,7 @@ class AuditResult:
                 tone=choose_tone(self.card),
                 word=self.card.word,
                 title=posixpath.basename(self.card.job.script),
-                sentence=self.sentence.removeprefix(f"{self.card.word}: "),
+                sentence=self.card.evidence,
                 rows=[KIND_HEAD, *tried_rows] if tried_rows else [],
                 found=cause_rows,
                 ways=[("card", format_path(self.page))],

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from chaos.check.analysis import RunAnalysis
 from chaos.check.inputs import InputComparison
 from chaos.model.expect import VerdictStatus
-from chaos.model.verdict import Anomaly, CheckResult
+from chaos.model.verdict import Anomaly, CheckResult, Doubt
 from chaos.wording import plural
 
 Measures = Mapping[str, float | int | str | None]
@@ -35,24 +35,27 @@ def conclude(
     check: str,
     *,
     anomalies: Sequence[Anomaly] = (),
-    doubts: Sequence[str] = (),
+    doubts: Sequence[str | Doubt] = (),
     evidence: int,
     summary: str,
     measures: Measures | None = None,
 ) -> CheckResult:
     """Return the judgement: an anomaly fails, a doubt or no evidence is inconclusive."""
     status: VerdictStatus = "pass"
+    known_doubts = [Doubt(message=d) if isinstance(d, str) else d for d in doubts]
     if anomalies:
         remainder = f" (and {len(anomalies) - 1} more)" if len(anomalies) > 1 else ""
         status, summary, evidence = "fail", anomalies[0].message + remainder, max(1, evidence)
     elif doubts or evidence == 0:
-        status, summary = "inconclusive", "; ".join(doubts) or "nothing was seen to judge by"
+        messages = [doubt.message for doubt in known_doubts]
+        status, summary = "inconclusive", "; ".join(messages) or "nothing was seen to judge by"
     return CheckResult(
         check=check,
         status=status,
         summary=summary,
         evidence=evidence,
         anomalies=tuple(anomalies),
+        doubts=tuple(known_doubts) if status == "inconclusive" else (),
         measures=dict(measures or {}),
     )
 

@@ -20,7 +20,7 @@ from chaos.check.state_snapshots import holds_nothing, index_parts, is_rng, loca
 from chaos.model.event import StateSeen
 from chaos.model.events.state import find_group
 from chaos.model.places import AttemptRank, RankEpoch
-from chaos.model.verdict import Anomaly, CheckResult
+from chaos.model.verdict import Anomaly, CheckResult, Doubt
 from chaos.wording import plural
 
 # -- state -----------------------------------------------------------------------------------------
@@ -152,10 +152,7 @@ def _find_state_doubts(analysis: RunAnalysis) -> Iterator[str]:
             yield f"how rank {missing_ranks[0]} entered attempt {attempt.index} was not seen"
 
 
-UNWATCHED_BASELINE_TEXT = "the baseline's state was not looked at"
-
-
-def _explain_missing_snapshots(analysis: RunAnalysis) -> Iterator[str]:
+def _explain_missing_snapshots(analysis: RunAnalysis) -> Iterator[str | Doubt]:
     """Yield why nothing is compared: a restart goes on where the baseline was not looked at."""
     yield from _find_state_doubts(analysis)
     assert analysis.reference is not None
@@ -166,11 +163,12 @@ def _explain_missing_snapshots(analysis: RunAnalysis) -> Iterator[str]:
         for rank in sorted(restart.attempt.starts):
             _, snapshot = analysis.run.snapshots.entries.get(AttemptRank(attempt, rank), (0, None))
             if snapshot is not None and snapshot.step:
-                yield (
+                message = (
                     f"attempt {attempt} goes on from step {snapshot.step} of epoch "
-                    f"{snapshot.epoch}, where "
-                    f"{UNWATCHED_BASELINE_TEXT}: `watch: {{entries: steps}}` looks at every step"
+                    f"{snapshot.epoch}, where the baseline's state was not looked at: "
+                    "`watch: {entries: steps}` looks at every step"
                 )
+                yield Doubt(message=message, kind="unwatched-step")
                 return
 
 

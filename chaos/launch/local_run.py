@@ -35,6 +35,7 @@ from chaos.model.event import (
     TrainFnEnded,
 )
 from chaos.model.paths import TEMPFILE_NAME, is_node_path
+from chaos.model.process_end import ENDED_BY_FAULT
 from chaos.model.tiers import Tiers
 from chaos.plan.first_save import FirstSave, has_passed
 from chaos.probe.address import RunAddress
@@ -191,7 +192,7 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
         ]
         rank_errors = {event.rank: event.error for event in ends if event.error}
         ranks = (event for event in self.workers() if event.attempt == attempt)
-        fault_errors = {e.rank: "ended by a fault" for e in ranks if e.pid in self.world.signalled}
+        fault_errors = {e.rank: ENDED_BY_FAULT for e in ranks if e.pid in self.world.signalled}
         return {**fault_errors, **rank_errors}
 
     def has_injected_fault(self, attempt: int) -> bool:

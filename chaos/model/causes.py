@@ -3,8 +3,10 @@
 import re
 from collections.abc import Mapping
 
+from chaos.model.process_end import describe_signal_end, is_process_end
+
 # Torchrun's agent ends the other workers of a round in which one fails (torch 2.13).
-ENDED_WITH_ANOTHER = "ended by SIGTERM"
+ENDED_WITH_ANOTHER = describe_signal_end("SIGTERM")
 # The errors that collectives raise in the peers of a lost rank: gloo, NCCL, torch's store, rabit,
 # LightGBM's sockets, TensorFlow, JAX.
 PEER_WAS_LOST = (
@@ -38,4 +40,4 @@ def is_own_error(error: str) -> bool:
     """Return whether an error is an exception that neither a signal nor a lost peer explains."""
     if _PEER_LOSS_PATTERN.search(error) or re.search(PROCESS_ENDED, error, re.IGNORECASE):
         return False
-    return not error.startswith(("ended by ", "exit code "))
+    return not is_process_end(error)

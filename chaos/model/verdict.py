@@ -13,6 +13,10 @@ from chaos.record import Record
 Standing: TypeAlias = Literal["expected", "unexpected", "undecided", "not_run", "skipped"]
 
 
+#: `unwatched-step`: a restart went on at a step whose state no clean run recorded.
+DoubtKind: TypeAlias = Literal["unwatched-step"]
+
+
 class Anomaly(Record):
     """One broken promise, with the numbers of the events that show it."""
 
@@ -32,6 +36,14 @@ class Anomaly(Record):
     guess: str = ""
     #: whether why it is so was not seen
     is_unexplained: bool = False
+
+
+class Doubt(Record):
+    """A reason why a check is inconclusive."""
+
+    message: str
+    #: set where more can be done than to show the message
+    kind: DoubtKind | None = None
 
 
 Role: TypeAlias = Literal["made", "saved", "read"]
@@ -85,6 +97,8 @@ class CheckResult(Record):
     latent: tuple[Anomaly, ...] = ()
     #: broken promises that the scenario allows: they fail nothing
     accepted: tuple[Anomaly, ...] = ()
+    #: why it is inconclusive, where that is not for want of any evidence
+    doubts: tuple[Doubt, ...] = ()
     #: figures worth showing, each named with its unit
     measures: dict[str, float | int | str | None] = Field(default_factory=dict)
     #: the one that brings the check, where it is not chaos's own

@@ -23,6 +23,7 @@ from chaos.model.event import (
     StepDone,
 )
 from chaos.model.launcher import Launcher
+from chaos.model.process_end import describe_exit_code, describe_signal_end
 from chaos.plan.driver_restart import has_retries_left
 from chaos.processes.start import Process, ProcessStart, Starter
 from chaos.processes.tree import describe_command, is_running, kill, kill_tree
@@ -143,7 +144,11 @@ class PythonRun(LocalRun[Command, CommandWorld]):
         end_event = end_events[-1] if len(end_events) == self.start_number + 1 else None
         if end_event is not None and end_event.error is not None:
             return end_event.error, end_event.message
-        description = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        description = (
+            describe_signal_end(signal.Signals(-code).name)
+            if code < 0
+            else describe_exit_code(code)
+        )
         return "CommandFailed", description
 
     def _end_remaining(self, attempt: int) -> None:

@@ -34,6 +34,7 @@ from chaos.model.event import (
     TrainFnEnded,
 )
 from chaos.model.plan import Plan
+from chaos.model.process_end import describe_exit_code, describe_signal_end
 from chaos.probe.address import ControllerPort, RunAddress
 from chaos.processes.child import die_with_parent
 from chaos.run.clock import SystemClock
@@ -223,11 +224,13 @@ class AgentObserver:
         # torchelastic knows of an error only where a script's function is decorated with `record`.
         # The probe has written what the train function raised into the worker's own journal.
         if failure.exitcode < 0:
-            return f"ended by {failure.signal_name()}"
+            return describe_signal_end(failure.signal_name())
         path = self._run.journals / f"worker-{failure.pid}.jsonl"
         entries = read_journal(path)[0] if path.exists() else []
         ends = [entry.event.error for entry in entries if isinstance(entry.event, TrainFnEnded)]
-        return next((error for error in reversed(ends) if error), f"exit code {failure.exitcode}")
+        return next(
+            (error for error in reversed(ends) if error), describe_exit_code(failure.exitcode)
+        )
 
     def _call_safely(self, operation: str, act: Any) -> None:  # a function
         try:

@@ -26,6 +26,7 @@ from chaos.model.event import (
     FitReturned,
     WorkerGroupStarted,
 )
+from chaos.model.process_end import find_end_signal
 from chaos.processes.start import Process, ProcessStart, Starter
 from chaos.run.armed_faults import ArmedFaults
 from chaos.run.controller import ChaosController
@@ -129,7 +130,7 @@ class TorchrunRun(LocalRun[Agents, AgentWorld]):
         for event in events:
             if isinstance(event, FailureDecided) and event.attempt not in faulted_attempts:
                 for rank, error in event.errors.items():
-                    if error.startswith("ended by SIGKILL"):
+                    if find_end_signal(error) == "SIGKILL":
                         return rank
         return None
 
