@@ -18,7 +18,10 @@ def check(analysis: RunAnalysis) -> CheckResult:
     commits = list(analysis.history.select_events(Committed))
     anomalies = [
         Anomaly(
-            message=f"epoch {commit.epoch} was committed without a checkpoint", events=(number,)
+            kind="epoch-not-saved",
+            facts={"epoch": commit.epoch},
+            message=f"epoch {commit.epoch} was committed without a checkpoint",
+            events=(number,),
         )
         for number, commit in commits
         if commit.checkpoint is None
