@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import Any
 
-from chaos import faults
+import chaos.faults as faults  # noqa: PLR0402 (`from chaos` would ask for its faults)
 from chaos.faults.base import ENDS, FAMILIES, Fault
 from chaos.faults.world import Outcome, RefusedError, Target, WorkerRelease, World
 from chaos.installation import CHECKS_GROUP, FAULTS_GROUP

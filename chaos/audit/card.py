@@ -253,7 +253,7 @@ class Card(Record):
 
     @property
     def evidence(self) -> str:
-        """What the answer rests on."""
+        """The evidence for the answer, without its word."""
         word, evidence = _judge_runs(self)
         if not self.retries.is_finding:
             return evidence
