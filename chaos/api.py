@@ -33,7 +33,7 @@ from chaos.model.launcher import Launcher, Restart
 from chaos.model.plan import PlanBackend
 from chaos.model.scenario import Tier
 from chaos.report.result import Result
-from chaos.report.screen import build_console
+from chaos.report.screen import ConsoleAnnouncer, build_console
 from chaos.run.clock import SystemClock
 from chaos.scenario_file.load import find_scenarios
 
@@ -152,7 +152,9 @@ def run(
     console = _build_console(quiet=quiet)
     with ExitStack() as exit_stack:
         executor = exit_stack.enter_context(
-            open_backend(find_open_backend(files, merged_options["backend"]), console)
+            open_backend(
+                find_open_backend(files, merged_options["backend"]), ConsoleAnnouncer(console)
+            )
         )
         harness = Harness(
             Path(merged_options["reports"]),

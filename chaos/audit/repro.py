@@ -16,7 +16,7 @@ from chaos.model.launcher import LauncherFacts
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.plan.make import make_plan
-from chaos.report.screen import build_console
+from chaos.report.screen import ConsoleAnnouncer, build_console
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import Backend, ShowEntries
@@ -79,7 +79,7 @@ def select_confirm(is_requested: bool, facts: LauncherFacts, reports: Path) -> C
 def _confirm_on_ray(reports: Path, plan: Plan, *, show: ShowEntries) -> Verdict:
     """Run a reproduction on a local Ray cluster of its own, whose lines are not the audit's."""
     quiet_screen = build_console(quiet=True)
-    with open_backend("ray", quiet_screen) as backend:
+    with open_backend("ray", ConsoleAnnouncer(quiet_screen)) as backend:
         watched_backend = _WatchedBackend(backend, show)
         harness = Harness(reports, quiet_screen, Path(plan.cwd), watched_backend, SystemClock())
         return harness.run_plan(plan.replace(backend="ray")).verdict

@@ -65,7 +65,7 @@ from chaos.model.masking import mask_words
 from chaos.model.objects import is_store_object, restore_object_name
 from chaos.model.plan import Confined, Plan, PlanBackend
 from chaos.model.scenario import TIERS, Tier
-from chaos.report.screen import render_plain
+from chaos.report.screen import ConsoleAnnouncer, render_plain
 from chaos.run.ci import add_to_step_summary, is_github_actions
 from chaos.run.clock import SystemClock, format_stamp
 from chaos.run.display_path import format_path
@@ -365,7 +365,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
         )
         card = Audit(
             plan.replace(confined=limits, expect=expect, storage=tiers),
-            exit_stack.enter_context(open_launcher(facts.name, console)),
+            exit_stack.enter_context(open_launcher(facts.name, ConsoleAnnouncer(console))),
             folder,
             SystemClock(),
             SiteChoice(seed, exhaustive, STEP_PLACES_MAX, groups, question, one_by_one),
@@ -386,7 +386,9 @@ def audit(  # noqa: PLR0913 - one parameter per option
             command=shlex.join(["chaos", *map(str, mask_words(find_command_words(context)))]),
             count_lanes=lanes,
             threads=threads,
-            ray=exit_stack.enter_context(open_backend("ray", console)) if is_on_ray else None,
+            ray=exit_stack.enter_context(open_backend("ray", ConsoleAnnouncer(console)))
+            if is_on_ray
+            else None,
             open_lanes=spread,
             earlier_audit=earlier,
         ).run()

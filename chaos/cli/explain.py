@@ -21,7 +21,7 @@ from chaos.cli.replay import Yes, confirm_execution
 from chaos.errors import UsageError
 from chaos.harness import load_recorded_history
 from chaos.launch.backends import open_backend
-from chaos.report.screen import build_console
+from chaos.report.screen import ConsoleAnnouncer, build_console
 from chaos.report.sections import list_code_lines
 from chaos.run.clock import SystemClock, format_stamp
 from chaos.run.directory import RunDirectory, create_folder, ensure_reports_folder
@@ -69,7 +69,7 @@ def explain(
     output_folder = create_folder(
         ensure_reports_folder(reports, "explained"), f"{plan.slug}-{format_stamp(clock.wall_ns())}"
     )
-    with open_backend("fork", console) as backend:
+    with open_backend("fork", ConsoleAnnouncer(console)) as backend:
         restoration = CauseSearch(
             backend,
             clock,

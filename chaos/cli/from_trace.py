@@ -23,7 +23,7 @@ from chaos.preflight.market import TraceReading
 from chaos.preflight.trace import Trace
 from chaos.preflight.trace_columns import Unit
 from chaos.preflight.trace_files import load_trace
-from chaos.report.screen import build_console
+from chaos.report.screen import ConsoleAnnouncer, build_console
 from chaos.run.clock import SystemClock
 from chaos.scenario_file.text import render_scenario
 from chaos.wording import plural
@@ -128,7 +128,7 @@ def _measure_pace(
     subject: Path, words: Sequence[str], reports: Path, console: Console, own_step_s: float | None
 ) -> tuple[Plan, JobPace]:
     """Return the plan of the job and its pace, by a run without faults."""
-    with open_backend("fork", console) as backend:
+    with open_backend("fork", ConsoleAnnouncer(console)) as backend:
         harness = Harness(reports, console, Path.cwd(), backend, SystemClock())
         run = harness.run_plan(plan_without_faults(subject, words, "fork"))
     profile = measure_job(run.history)

@@ -25,7 +25,7 @@ from chaos.model.masking import mask_text, mask_value
 from chaos.model.plan import Plan
 from chaos.plan.permissions import ClusterOverrides, Permissions
 from chaos.report.outcome import FinishedRun, build_suite_row
-from chaos.report.screen import build_console
+from chaos.report.screen import ConsoleAnnouncer, build_console
 from chaos.report.terminal import print_suite
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
@@ -66,7 +66,9 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     confirm_execution(console, plan, directory.resolve(), is_answered=yes)
     permissions = Permissions(allow_faults_on, allow_node_loss)
     name = plan.backend if plan.job.launcher_facts.extra == "ray" else plan.job.launcher
-    with open_backend(name, console, permissions, prestart=prestart_workers) as executor:
+    with open_backend(
+        name, ConsoleAnnouncer(console), permissions, prestart=prestart_workers
+    ) as executor:
         cwd, overrides = Path(plan.cwd), ClusterOverrides(permissions=permissions)
         harness = Harness(reports, console, cwd, executor, SystemClock(), keep_storage, overrides)
         replayed_run = harness.run_plan(plan)

@@ -56,7 +56,7 @@ from chaos.report.outcome import (
     build_unrun_row,
     group_scenarios,
 )
-from chaos.report.screen import build_console, render_plain
+from chaos.report.screen import ConsoleAnnouncer, build_console, render_plain
 from chaos.report.terminal import build_closing_line, build_row_line, print_suite
 from chaos.run.ci import add_to_step_summary, is_github_actions, locate_scenario
 from chaos.run.clock import SystemClock
@@ -189,7 +189,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 exit_stack.enter_context(
                     open_backend(
                         find_open_backend(files, backend),
-                        console,
+                        ConsoleAnnouncer(console),
                         permissions,
                         prestart=prestart_workers,
                     )

@@ -50,7 +50,7 @@ from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.masking import mask_words
 from chaos.model.plan import Plan
 from chaos.plan.draw import DRAWN
-from chaos.report.screen import build_console, render_plain
+from chaos.report.screen import ConsoleAnnouncer, build_console, render_plain
 from chaos.run.clock import SystemClock
 from chaos.run.ports import ScriptBackend
 from chaos.search import FAULTS_MAX
@@ -126,7 +126,7 @@ def search(  # noqa: PLR0913 - one parameter per option
     with ExitStack() as exit_stack:
         result = _run_search(
             plan.replace(confined=build_confinement(folder, allow_writes)),
-            exit_stack.enter_context(open_launcher(launcher, console)),
+            exit_stack.enter_context(open_launcher(launcher, ConsoleAnnouncer(console))),
             folder,
             exit_stack.enter_context(
                 AuditDisplay(console, SystemClock(), is_ending=signals.has_signal)

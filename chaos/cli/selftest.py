@@ -17,7 +17,7 @@ from chaos.cli.documents import Output
 from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed
 from chaos.errors import UsageError
 from chaos.launch.backends import open_backend, require_ray
-from chaos.report.screen import build_console
+from chaos.report.screen import ConsoleAnnouncer, build_console
 from chaos.run.clock import SystemClock, elapsed_seconds, format_stamp
 from chaos.run.directory import ensure_reports_folder
 from chaos.run.environment import collect_environment
@@ -112,7 +112,7 @@ def run_cases(
                 display.show,
             )
             lanes = [
-                exit_stack.enter_context(open_backend(trials.backend, console))
+                exit_stack.enter_context(open_backend(trials.backend, ConsoleAnnouncer(console)))
                 for _ in range(count)
             ]
             trials.run(drawn_cases, lanes)

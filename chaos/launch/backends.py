@@ -7,23 +7,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
 from chaos.errors import MissingExtraError
 from chaos.model.launcher import DEFAULT_LAUNCHER, Launcher
 from chaos.model.plan import BackendName, Plan, PlanBackend
 from chaos.plan.permissions import NodeFacts, Permissions
 from chaos.run.directory import RunDirectory
 from chaos.run.machine import has_ray
-from chaos.run.ports import Backend, OpenBackend, Say, ScriptBackend, ShowEntries
+from chaos.run.ports import Announcer, Backend, OpenBackend, ScriptBackend, ShowEntries
 
 
 class LauncherBackends(OpenBackend):
     """The backends of several launchers' jobs, but for Ray Train's opened as the first comes."""
 
-    def __init__(self, console: Console, ray_backend: OpenBackend | None = None) -> None:
-        self._console = console
+    def __init__(self, announcer: Announcer, ray_backend: OpenBackend | None = None) -> None:
+        self._announcer = announcer
         self._backends: dict[Launcher, OpenBackend] = (
             {} if ray_backend is None else {DEFAULT_LAUNCHER: ray_backend}
         )
@@ -36,13 +33,13 @@ class LauncherBackends(OpenBackend):
     def execute(self, plan: Plan, directory: RunDirectory, show: ShowEntries) -> None:
         launcher = plan.job.launcher
         if launcher not in self._backends:
-            self._backends[launcher] = open_launcher(launcher, self._console)
+            self._backends[launcher] = open_launcher(launcher, self._announcer)
         self._backends[launcher].execute(plan, directory, show)
 
 
 def open_backend(
     name: PlanBackend,
-    console: Console,
+    announcer: Announcer,
     permissions: Permissions | None = None,
     *,
     prestart: bool = False,
@@ -55,29 +52,29 @@ def open_backend(
     `prestart`: a local cluster's workers are started before they are needed.
     """
     if (name != "ray" and name != "fork") or not has_ray():  # noqa: PLR1714 - mypy narrows it
-        return LauncherBackends(console)
+        return LauncherBackends(announcer)
     return LauncherBackends(
-        console, _open_ray_backend(name, console, permissions, prestart=prestart)
+        announcer, _open_ray_backend(name, announcer, permissions, prestart=prestart)
     )
 
 
 def _open_ray_backend(
-    name: BackendName, console: Console, permissions: Permissions | None, *, prestart: bool
+    name: BackendName, announcer: Announcer, permissions: Permissions | None, *, prestart: bool
 ) -> OpenBackend:
-    report = _prepare_ray(console)
+    _prepare_ray(announcer)
     if name == "fork":
         if prestart:
-            report("--prestart-workers: off, forked workers have their imports done already")
+            announcer.say("--prestart-workers: off, forked workers have their imports done already")
         return _open_scripts(DEFAULT_LAUNCHER)
     from chaos.launch.ray.backend import RayBackend
 
-    return RayBackend(permissions, report, prestart=prestart)
+    return RayBackend(permissions, announcer.say, prestart=prestart)
 
 
-def open_launcher(launcher: Launcher, console: Console) -> ScriptBackend:
+def open_launcher(launcher: Launcher, announcer: Announcer) -> ScriptBackend:
     """Return the embedded backend of a launcher's jobs; others may share its start of a script."""
     if launcher == DEFAULT_LAUNCHER:
-        _prepare_ray(console)
+        _prepare_ray(announcer)
     return _open_scripts(launcher)
 
 
@@ -115,18 +112,14 @@ def require_ray(feature: str) -> None:
         raise MissingExtraError.from_package(feature, "Ray", "ray")
 
 
-def _prepare_ray(console: Console) -> Say:
+def _prepare_ray(announcer: Announcer) -> None:
     require_ray("a job of Ray Train's")
     with _speed_up_metrics():
         from chaos.launch.ray import compat
 
-    def report(words: str) -> None:
-        console.print(Text(words), soft_wrap=True)
-
     warning = compat.untested_version()
     if warning:
-        console.print(Text.assemble(("warning: ", "yellow"), warning), soft_wrap=True)
-    return report
+        announcer.warn(warning)
 
 
 @contextlib.contextmanager

@@ -47,6 +47,7 @@ from chaos.preflight.validation import (
     lead_s,
     run_figures,
 )
+from chaos.report.screen import ConsoleAnnouncer
 from chaos.run.clock import SystemClock, elapsed_seconds, format_stamp
 from chaos.run.directory import RunDirectory, create_run, ensure_reports_folder
 from chaos.run.environment import collect_environment
@@ -89,7 +90,7 @@ def calibration_runs(
     network.
     """
     backend, console = settings.backend, settings.console
-    with open_backend(backend, console) as launched_backend:
+    with open_backend(backend, ConsoleAnnouncer(console)) as launched_backend:
         harness = Harness(settings.reports, console, Path.cwd(), launched_backend, SystemClock())
         faultless_plan = plan_without_faults(subject, words, backend)
         clean = harness.obtain_baseline(faultless_plan)
@@ -124,7 +125,7 @@ def observe_start(settings: RunSettings, subject: Path, words: Sequence[str]) ->
         SystemClock().wall_ns()
     )
     plan = plan.replace(ops=(Op.model_validate(kill_op),), job=job)
-    with open_backend(settings.backend, settings.console) as backend:
+    with open_backend(settings.backend, ConsoleAnnouncer(settings.console)) as backend:
         directory = create_run(folder, "start", plan, collect_environment(Path.cwd()))
         runner.execute(backend, plan, directory, None)
     history = read_history(directory.journals)
@@ -271,7 +272,7 @@ def make_runs(
         return 0
     clock = SystemClock()
     start = clock.now_ns()
-    with open_backend(settings.backend, settings.console) as backend:
+    with open_backend(settings.backend, ConsoleAnnouncer(settings.console)) as backend:
         while missing and (within_s is None or elapsed_seconds(start, clock) < within_s):
             number = missing.pop(0)
             _execute_run(_build_plan(settings, plan, case, number), backend, folder, number)

@@ -34,7 +34,7 @@ from chaos.pytest_plugin.suite import Suite, find_reports_folder
 from chaos.report.ci import collect_properties
 from chaos.report.outcome import FinishedRun, SuiteRow, build_error_row, build_suite_row
 from chaos.report.result import Result
-from chaos.report.screen import build_console
+from chaos.report.screen import ConsoleAnnouncer, build_console
 from chaos.report.sections import describe_finding
 from chaos.run.clock import SystemClock, elapsed_seconds
 from chaos.run.display_path import format_path
@@ -70,7 +70,9 @@ class Runs:
                 )
             name = self._config.getoption(Option.BACKEND.dest)
             prestart = self._config.getoption(Option.PRESTART_WORKERS.dest) and name == "ray"
-            open_context = open_backend(name, self._message_console, prestart=prestart)
+            open_context = open_backend(
+                name, ConsoleAnnouncer(self._message_console), prestart=prestart
+            )
             self._backend = self._exit_stack.enter_context(open_context)
             if warning := self._message_console.export_text().strip():
                 warnings.warn(warning, UntestedVersionWarning, stacklevel=2)

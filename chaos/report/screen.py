@@ -56,6 +56,19 @@ def build_console(**settings: Any) -> Console:  # noqa: ANN401 - those of rich's
     return _Screen(**settings, markup=False, emoji=False, highlight=False)
 
 
+class ConsoleAnnouncer:
+    """Lines and warnings on a console, which breaks none of them."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def say(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        self._console.print(Text.assemble(("warning: ", "yellow"), text), soft_wrap=True)
+
+
 def render_plain(print_page: Callable[[Console], None], *, width: int = WIDE) -> str:
     """Return what is printed, without colours and, unless `width` is less, without line breaks."""
     buffer = io.StringIO()

@@ -17,6 +17,16 @@ W = TypeVar("W")
 Judge: TypeAlias = Callable[[RunDirectory, float, Baseline, W], R]
 
 
+class Announcer(Protocol):
+    """Where lines for people go that stay: a console, or what a program does with them."""
+
+    def say(self, text: str) -> None:
+        """Show a line."""
+
+    def warn(self, text: str) -> None:
+        """Show a line that is a warning."""
+
+
 class LaneFolders(Protocol):
     """The folders that a job writes in, as one lane alone sees them (see `processes.view`)."""
 

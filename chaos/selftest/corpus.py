@@ -29,7 +29,7 @@ from chaos.model.plan import Confined, Plan
 from chaos.model.scenario import Tier
 from chaos.model.severity import Severity
 from chaos.record import Record
-from chaos.report.screen import build_bare_table, build_number_columns
+from chaos.report.screen import ConsoleAnnouncer, build_bare_table, build_number_columns
 from chaos.run.clock import Clock
 from chaos.run.machine import usable_cpus
 from chaos.selftest.runs import mentions_part
@@ -281,7 +281,7 @@ class CorpusAudits:
             self.seed, groups=select_site_categories((), "crash"), question="crash"
         )
         try:
-            with open_launcher(job.launcher, self.console) as backend:
+            with open_launcher(job.launcher, ConsoleAnnouncer(self.console)) as backend:
                 card = Audit(
                     plan,
                     backend,

@@ -9,6 +9,7 @@ from rich.console import Console
 from chaos.harness import Harness
 from chaos.launch.backends import open_backend
 from chaos.launch.forked.backend import ForkBackend
+from chaos.report.screen import ConsoleAnnouncer
 from chaos.report.soak import build_soak_run
 from chaos.run.clock import SystemClock
 from tests.forked.conftest import ROOT
@@ -64,7 +65,7 @@ def test_a_long_run_names_what_adds_up_and_nothing_else(
     name: str, grows: set[str], tmp_path: Path
 ) -> None:
     (here := tmp_path / "here").mkdir()
-    with open_backend("fork", Console(quiet=True)) as backend:
+    with open_backend("fork", ConsoleAnnouncer(Console(quiet=True))) as backend:
         harness = Harness(tmp_path / "reports", Console(quiet=True), here, backend, SystemClock())
         file = ROOT / f"scenarios/torchrun/{name}.chaos.yaml"
         (plan,) = harness.load_plans([file], seed=0, backend="fork")

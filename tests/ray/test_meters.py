@@ -137,7 +137,8 @@ def test_this_process_sends_metrics_on_every_second_and_nobody_whom_it_starts() 
     code = (
         "import os, io\nfrom rich.console import Console\n"
         "from chaos.launch.backends import open_backend\n"
-        "open_backend('ray', Console(file=io.StringIO()))\n"
+        "from chaos.report.screen import ConsoleAnnouncer\n"
+        "open_backend('ray', ConsoleAnnouncer(Console(file=io.StringIO())))\n"
         "from chaos.launch.ray import compat\n"
         "print(compat.metrics_interval_s(), 'RAY_metrics_report_interval_ms' in os.environ)"
     )

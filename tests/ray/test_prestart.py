@@ -29,6 +29,7 @@ from chaos.launch.ray.prestart import (
 )
 from chaos.model.event import Leftover, WorkersPrestarted
 from chaos.model.plan import Plan
+from chaos.report.screen import ConsoleAnnouncer
 from chaos.run.clock import SystemClock
 from chaos.run.directory import create_run
 from chaos.run.journal import Journal, read_journal
@@ -114,7 +115,7 @@ def test_a_raylet_that_refuses_is_told_of_once() -> None:
 def test_the_embedded_backend_has_no_use_for_it_and_says_so() -> None:
     console = Console(file=io.StringIO(), record=True, width=120)
 
-    open_backend("fork", console, prestart=True)
+    open_backend("fork", ConsoleAnnouncer(console), prestart=True)
 
     assert f"{FORE} off, forked workers have their imports done" in console.export_text()
 
