@@ -12,6 +12,16 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from chaos.app.acceptance import parse_accepted_finding
+from chaos.app.script import (
+    build_confinement,
+    choose_backend,
+    choose_launcher,
+    create_audit_folder,
+    locate_script,
+    parse_node_range,
+    refuse_without_extra,
+)
 from chaos.audit.audit import Audit, SiteChoice, Spread
 from chaos.audit.budget import Budget
 from chaos.audit.card import ACCEPTABLE, Card
@@ -27,7 +37,6 @@ from chaos.audit.site_sample import STEP_PLACES_MAX
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.audit.threads import ThreadLimit
 from chaos.cli import signals
-from chaos.cli.acceptance import parse_accepted_finding
 from chaos.cli.cluster import refuse_invalid_address
 from chaos.cli.documents import Document, Form, Format, Output
 from chaos.cli.options import (
@@ -40,37 +49,30 @@ from chaos.cli.options import (
     ScriptArguments,
     Seed,
     StartedBy,
-    choose_launcher,
     forbid_parallel_jobs,
-    locate_script,
-    parse_node_range,
     parse_seconds,
     retry_launcher,
 )
 from chaos.cli.python_call import PythonCall, find_command_words, find_console
 from chaos.cli.rules import ExcludesOption, NotNeededReason, refuse_foreign_options
-from chaos.errors import MissingExtraError, UsageError
-from chaos.installation import build_install_command
+from chaos.errors import UsageError
 from chaos.launch.backends import (
     find_cluster_nodes,
     open_backend,
     open_lanes,
     open_launcher,
-    why_not_forked,
 )
 from chaos.model.bounds import Tolerance
 from chaos.model.expect import Expect, Sampling
 from chaos.model.launcher import LAUNCHER_FACTS, Launcher, LauncherFacts, Restart
 from chaos.model.masking import mask_words
-from chaos.model.objects import is_store_object, restore_object_name
-from chaos.model.plan import Confined, Plan, PlanBackend
+from chaos.model.plan import Plan, PlanBackend
 from chaos.model.scenario import TIERS, Tier
 from chaos.report.screen import ConsoleAnnouncer, render_plain
 from chaos.run.ci import add_to_step_summary, is_github_actions
-from chaos.run.clock import SystemClock, format_stamp
+from chaos.run.clock import SystemClock
 from chaos.run.display_path import format_path
-from chaos.run.environment import collect_environment
-from chaos.run.machine import has_ray, usable_cpus
+from chaos.run.machine import usable_cpus
 from chaos.run.modules import ModuleFile
 from chaos.run.sbatch_header import count_nodes
 
@@ -339,7 +341,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     console = find_console(context, document)
     run = locate_script(script, is_module=module)
     facts = _find_launcher_facts(launcher, context, run, console)
-    backend = choose_backend(backend, facts.name, console)
+    backend = choose_backend(backend, facts.name, ConsoleAnnouncer(console))
     tiers, keeps_own_storage = _parse_tiers(tier or ()), _keeps_own_storage(storage)
     restart_mode = "command" if restart_args else restart
     question = question if _can_lose_nodes(facts.apply_restart(restart_mode), nodes) else "crash"
@@ -402,7 +404,7 @@ def _find_launcher_facts(
     """Return the facts of a script's launcher; raise `UsageError` for an option that is not its."""
     params, launcher_error = context.params, context.meta.get(AGAIN)
     facts = LAUNCHER_FACTS[
-        choose_launcher(launcher, run, console, launcher_error, takes_sbatch=True)
+        choose_launcher(launcher, run, ConsoleAnnouncer(console), launcher_error, takes_sbatch=True)
     ]
     refuse_foreign_options(audit, params, facts)
     refuse_without_extra(run.file, facts)
@@ -461,16 +463,6 @@ def _find_earlier_audit(
     return earlier_audit, plan.seed or (earlier_audit.card.seed if earlier_audit else 0)
 
 
-def refuse_without_extra(script: Path, facts: LauncherFacts) -> None:
-    """Raise `MissingExtraError` for a script that is taken for one of Ray Train's, without Ray."""
-    if facts.extra == "ray" and script.is_file() and not has_ray():
-        raise MissingExtraError(
-            "the script is taken for a job of Ray Train's, and Ray is not installed",
-            f"{build_install_command('ray')}; or, if torchrun starts it, add --launcher torchrun.",
-            location=str(script),
-        )
-
-
 def _count_lanes(
     workers: int, *, jobs: int | None, backend: PlanBackend, facts: LauncherFacts
 ) -> int:
@@ -480,16 +472,6 @@ def _count_lanes(
     # Each process that is started anew imports torch.
     is_one_by_one = backend != "fork" or (facts.states_ports and workers > 1)
     return 1 if is_one_by_one else count_lanes(usable_cpus(), workers=workers)
-
-
-def choose_backend(backend: PlanBackend, launcher: Launcher, console: Console) -> PlanBackend:
-    """Return the backend of a job: real processes if a command's cannot be forked."""
-    if backend != "fork" or "call" in LAUNCHER_FACTS[launcher].features:
-        return backend
-    if (reason := why_not_forked(launcher, os.environ)) is None:
-        return backend
-    console.print(f"{reason}: real processes are started (--backend {launcher})", soft_wrap=True)
-    return launcher
 
 
 def _build_budget(
@@ -546,24 +528,6 @@ def _parse_tiers(words: Sequence[str]) -> dict[str, Tier]:
             )
         tier_by_path[path] = tier
     return tier_by_path
-
-
-def build_confinement(
-    folder: AuditFolder, may_write: Sequence[Path] | None, *, keeps_storage: bool = False
-) -> Confined:
-    """Return the limits of the job outside the audit's folder."""
-    words = [restore_object_name(str(path)) for path in may_write or ()]
-    paths = tuple(
-        word if is_store_object(word) else str(Path.cwd() / Path(word).expanduser())
-        for word in words
-    )
-    return Confined(folder=str(folder.path), may_write=paths, keeps_storage=keeps_storage)
-
-
-def create_audit_folder(plan: Plan, reports: Path, kind: str = "audits") -> AuditFolder:
-    """Make the folder of an audit or a search, named after its script and the time."""
-    name = f"{plan.slug}-{format_stamp(SystemClock().wall_ns())}"
-    return AuditFolder.create(reports, name, plan, collect_environment(Path.cwd()), kind=kind)
 
 
 @contextmanager

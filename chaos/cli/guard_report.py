@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, NoReturn
 
 import typer
 
+from chaos.app.script import locate_script, parse_node_range
 from chaos.audit.launcher import find_launcher_evidence
 from chaos.audit.plans import build_base_plan, set_launcher, set_restart
 from chaos.cli.documents import Document, convert_write_errors
-from chaos.cli.options import locate_script, parse_node_range
 from chaos.cli.streams import write_document
 from chaos.errors import UsageError
 from chaos.guard.folder import GuardFolder

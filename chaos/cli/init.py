@@ -12,14 +12,15 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from chaos.app.script import choose_launcher, locate_script
 from chaos.audit.launcher import find_launcher_evidence
 from chaos.audit.plans import parse_launcher_args
 from chaos.cli.documents import convert_write_errors
-from chaos.cli.options import IsModule, ScriptArguments, StartedBy, choose_launcher, locate_script
+from chaos.cli.options import IsModule, ScriptArguments, StartedBy
 from chaos.errors import UsageError
 from chaos.installation import find_installation
 from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, build_launcher_line
-from chaos.report.screen import build_console
+from chaos.report.screen import ConsoleAnnouncer, build_console
 from chaos.run.display_path import format_path
 from chaos.run.modules import ModuleFile
 from chaos.scenario_file.load import load_scenario
@@ -81,7 +82,7 @@ def init(  # noqa: PLR0913 - one parameter per option
             "there is no such script", "Give the path of a script.", location=str(script)
         )
     console, words = build_console(), arguments or []
-    launcher = choose_launcher(launcher, script_file, console)
+    launcher = choose_launcher(launcher, script_file, ConsoleAnnouncer(console))
     name = re.sub(r"\W+", "_", str(script) if module else script.stem)
     scenario = folder / f"{name}_worker_killed.chaos.yaml"
     source = {"module": str(script)} if module else {"script": os.path.relpath(script, folder)}

@@ -7,17 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from chaos import settings
-from chaos.audit.launcher import find_launcher_evidence
 from chaos.cli.rules import ExcludesOption
-from chaos.errors import OtherLauncherError, UsageError
-from chaos.model.launcher import DEFAULT_LAUNCHER, Launcher
+from chaos.errors import OtherLauncherError
+from chaos.model.launcher import Launcher
 from chaos.model.plan import BackendName, PlanBackend
-from chaos.run.modules import ModuleFile, Modules
-from chaos.run.sbatch_header import is_sbatch_script
 
 REPORTS = Path("reports")
 
@@ -28,22 +23,6 @@ def parse_seconds(text: str | float) -> float:
         return settings.parse_seconds(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-
-
-def parse_node_range(text: str | None) -> tuple[int, int]:
-    """Return the fewest and the most nodes, as torchrun's --nnodes has them; None is one node.
-
-    Raises `UsageError` for anything else.
-    """
-    match = re.fullmatch(r"([1-9]\d{0,2})(?::([1-9]\d{0,2}))?", text or "1")
-    min_nodes, max_nodes = (0, 0) if match is None else (int(match[1]), int(match[2] or match[1]))
-    if not 0 < min_nodes <= max_nodes:
-        raise UsageError(
-            f"nodes are a number, or MIN:MAX as in torchrun's --nnodes; got '{text}'",
-            "Write --nodes 2, or --nodes 1:2 for a job that goes on with one.",
-            location="--nodes",
-        )
-    return min_nodes, max_nodes
 
 
 def parse_hours(text: str | float) -> float:
@@ -113,17 +92,6 @@ Scale = Annotated[
 ]
 
 
-def locate_script(script: Path, *, is_module: bool) -> ModuleFile:
-    """Return the file that is run; raises `UsageError` for a module that is nowhere."""
-    if not is_module:
-        return ModuleFile(script)
-    module_file = Modules([Path.cwd()]).find_runnable(str(script))
-    if module_file is None:
-        hint = "It is a dotted name, as python -m has it, found from here or on PYTHONPATH."
-        raise UsageError("there is no such module", hint, location=f"-m {script}")
-    return module_file
-
-
 AGAIN = "chaos.cli.options.again"  # in a context: why its command is carried out once more
 
 
@@ -144,47 +112,3 @@ def retry_launcher(command: Callable[..., None]) -> Callable[..., None]:
             command(context, **params)
 
     return run_command
-
-
-def choose_launcher(
-    launcher_option: Launcher | None,
-    script: ModuleFile,
-    console: Console,
-    launcher_error: OtherLauncherError | None = None,
-    *,
-    takes_sbatch: bool = False,
-) -> Launcher:
-    """Return the launcher that is given, or that the script shows; print how it is known.
-
-    `launcher_error`: what a start of the script under the guessed launcher has shown. Raises
-    `UsageError` for a script for sbatch, unless the command takes those.
-    """
-    is_for_slurm = script.file.is_file() and is_sbatch_script(script.file)
-    if (is_for_slurm or launcher_option == "slurm") and not takes_sbatch:
-        raise UsageError(
-            f"{script.file} is for sbatch, and this command takes Python scripts",
-            "`chaos audit` takes it, and `chaos run` a scenario with `job: {launcher: slurm, "
-            "script: …, workers: …}`; `chaos preflight` reads it as it is.",
-        )
-    if is_for_slurm and launcher_option not in (None, "slurm"):
-        raise UsageError(
-            f"{script.file} is for sbatch, and --launcher is {launcher_option}",
-            "Leave --launcher out; or name the Python script that it starts.",
-            location="--launcher",
-        )
-    launcher, grounds = launcher_option or DEFAULT_LAUNCHER, "--launcher"
-    if launcher_error is not None:
-        launcher, grounds = (
-            launcher_error.launcher,
-            f"{launcher_error.evidence}: the script is started again",
-        )
-    elif is_for_slurm:
-        launcher, grounds = "slurm", "it has options for sbatch"
-    elif launcher_option is None:
-        try:
-            evidence = find_launcher_evidence(script)
-        except OSError:  # reported where the plan is made
-            return DEFAULT_LAUNCHER
-        launcher, grounds = evidence.launcher, str(evidence)
-    console.print(Text(f"launcher: {launcher} ({grounds})"), soft_wrap=True)
-    return launcher

@@ -14,22 +14,21 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from chaos.app.script import (
+    build_confinement,
+    choose_backend,
+    choose_launcher,
+    create_audit_folder,
+    locate_script,
+    refuse_without_extra,
+)
 from chaos.audit.budget import Budget
 from chaos.audit.folder import AuditFolder
 from chaos.audit.plans import build_base_plan, set_launcher
 from chaos.audit.run_row import RunRow
 from chaos.audit.terminal import AuditDisplay
 from chaos.cli import signals
-from chaos.cli.audit import (
-    AllowWrites,
-    Fit,
-    Script,
-    Workers,
-    build_confinement,
-    choose_backend,
-    create_audit_folder,
-    refuse_without_extra,
-)
+from chaos.cli.audit import AllowWrites, Fit, Script, Workers
 from chaos.cli.documents import Document, Format, Output
 from chaos.cli.options import (
     AGAIN,
@@ -39,8 +38,6 @@ from chaos.cli.options import (
     ScriptArguments,
     Seed,
     StartedBy,
-    choose_launcher,
-    locate_script,
     parse_seconds,
     retry_launcher,
 )
@@ -111,22 +108,23 @@ def search(  # noqa: PLR0913 - one parameter per option
     """
     document = Document.from_options(form, output, "text", "json")
     console = build_console(stderr=document.takes_stdout)
+    announcer = ConsoleAnnouncer(console)
     if find_spec("hypothesis") is None:
         raise MissingExtraError.from_package("chaos search", "Hypothesis", "search")
     _refuse_unknown(kinds or ())
     run = locate_script(script, is_module=module)
-    launcher = choose_launcher(launcher, run, console, context.meta.get(AGAIN))
+    launcher = choose_launcher(launcher, run, announcer, context.meta.get(AGAIN))
     refuse_without_extra(run.file, LAUNCHER_FACTS[launcher])
     facts, words = LAUNCHER_FACTS[launcher], arguments or ()
     count = workers or facts.default_workers
     plan = build_base_plan(run, words, cwd=Path.cwd(), seed=seed, workers=count, fit=fit)
-    backend = choose_backend("fork", launcher, console)
+    backend = choose_backend("fork", launcher, announcer)
     plan = set_launcher(plan, launcher, arguments or (), backend=backend)
     folder = create_audit_folder(plan, reports, kind="searches")
     with ExitStack() as exit_stack:
         result = _run_search(
             plan.replace(confined=build_confinement(folder, allow_writes)),
-            exit_stack.enter_context(open_launcher(launcher, ConsoleAnnouncer(console))),
+            exit_stack.enter_context(open_launcher(launcher, announcer)),
             folder,
             exit_stack.enter_context(
                 AuditDisplay(console, SystemClock(), is_ending=signals.has_signal)

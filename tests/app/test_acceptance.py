@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.cli.acceptance import parse_accepted_finding
+from chaos.app.acceptance import parse_accepted_finding
 from chaos.errors import UsageError
 from chaos.model.expect import AcceptedFinding
 

@@ -1,0 +1,130 @@
+"""The script of a request: its file, what starts it, and where its runs are kept."""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from chaos.audit.folder import AuditFolder
+from chaos.audit.launcher import find_launcher_evidence
+from chaos.errors import MissingExtraError, OtherLauncherError, UsageError
+from chaos.installation import build_install_command
+from chaos.launch.backends import why_not_forked
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, LauncherFacts
+from chaos.model.objects import is_store_object, restore_object_name
+from chaos.model.plan import Confined, Plan, PlanBackend
+from chaos.run.clock import SystemClock, format_stamp
+from chaos.run.environment import collect_environment
+from chaos.run.machine import has_ray
+from chaos.run.modules import ModuleFile, Modules
+from chaos.run.ports import Announcer
+from chaos.run.sbatch_header import is_sbatch_script
+
+
+def locate_script(script: Path, *, is_module: bool) -> ModuleFile:
+    """Return the file that is run; raises `UsageError` for a module that is nowhere."""
+    if not is_module:
+        return ModuleFile(script)
+    module_file = Modules([Path.cwd()]).find_runnable(str(script))
+    if module_file is None:
+        hint = "It is a dotted name, as python -m has it, found from here or on PYTHONPATH."
+        raise UsageError("there is no such module", hint, location=f"-m {script}")
+    return module_file
+
+
+def choose_launcher(
+    launcher_option: Launcher | None,
+    script: ModuleFile,
+    announcer: Announcer,
+    launcher_error: OtherLauncherError | None = None,
+    *,
+    takes_sbatch: bool = False,
+) -> Launcher:
+    """Return the launcher that is given, or that the script shows; say how it is known.
+
+    `launcher_error`: what a start of the script under the guessed launcher has shown. Raises
+    `UsageError` for a script for sbatch, unless the command takes those.
+    """
+    is_for_slurm = script.file.is_file() and is_sbatch_script(script.file)
+    if (is_for_slurm or launcher_option == "slurm") and not takes_sbatch:
+        raise UsageError(
+            f"{script.file} is for sbatch, and this command takes Python scripts",
+            "`chaos audit` takes it, and `chaos run` a scenario with `job: {launcher: slurm, "
+            "script: …, workers: …}`; `chaos preflight` reads it as it is.",
+        )
+    if is_for_slurm and launcher_option not in (None, "slurm"):
+        raise UsageError(
+            f"{script.file} is for sbatch, and --launcher is {launcher_option}",
+            "Leave --launcher out; or name the Python script that it starts.",
+            location="--launcher",
+        )
+    launcher, grounds = launcher_option or DEFAULT_LAUNCHER, "--launcher"
+    if launcher_error is not None:
+        launcher, grounds = (
+            launcher_error.launcher,
+            f"{launcher_error.evidence}: the script is started again",
+        )
+    elif is_for_slurm:
+        launcher, grounds = "slurm", "it has options for sbatch"
+    elif launcher_option is None:
+        try:
+            evidence = find_launcher_evidence(script)
+        except OSError:  # reported where the plan is made
+            return DEFAULT_LAUNCHER
+        launcher, grounds = evidence.launcher, str(evidence)
+    announcer.say(f"launcher: {launcher} ({grounds})")
+    return launcher
+
+
+def refuse_without_extra(script: Path, facts: LauncherFacts) -> None:
+    """Raise `MissingExtraError` for a script that is taken for one of Ray Train's, without Ray."""
+    if facts.extra == "ray" and script.is_file() and not has_ray():
+        raise MissingExtraError(
+            "the script is taken for a job of Ray Train's, and Ray is not installed",
+            f"{build_install_command('ray')}; or, if torchrun starts it, add --launcher torchrun.",
+            location=str(script),
+        )
+
+
+def choose_backend(backend: PlanBackend, launcher: Launcher, announcer: Announcer) -> PlanBackend:
+    """Return the backend of a job: real processes if a command's cannot be forked."""
+    if backend != "fork" or "call" in LAUNCHER_FACTS[launcher].features:
+        return backend
+    if (reason := why_not_forked(launcher, os.environ)) is None:
+        return backend
+    announcer.say(f"{reason}: real processes are started (--backend {launcher})")
+    return launcher
+
+
+def parse_node_range(text: str | None) -> tuple[int, int]:
+    """Return the fewest and the most nodes, as torchrun's --nnodes has them; None is one node.
+
+    Raises `UsageError` for anything else.
+    """
+    match = re.fullmatch(r"([1-9]\d{0,2})(?::([1-9]\d{0,2}))?", text or "1")
+    min_nodes, max_nodes = (0, 0) if match is None else (int(match[1]), int(match[2] or match[1]))
+    if not 0 < min_nodes <= max_nodes:
+        raise UsageError(
+            f"nodes are a number, or MIN:MAX as in torchrun's --nnodes; got '{text}'",
+            "Write --nodes 2, or --nodes 1:2 for a job that goes on with one.",
+            location="--nodes",
+        )
+    return min_nodes, max_nodes
+
+
+def build_confinement(
+    folder: AuditFolder, may_write: Sequence[Path] | None, *, keeps_storage: bool = False
+) -> Confined:
+    """Return the limits of the job outside the audit's folder."""
+    words = [restore_object_name(str(path)) for path in may_write or ()]
+    paths = tuple(
+        word if is_store_object(word) else str(Path.cwd() / Path(word).expanduser())
+        for word in words
+    )
+    return Confined(folder=str(folder.path), may_write=paths, keeps_storage=keeps_storage)
+
+
+def create_audit_folder(plan: Plan, reports: Path, kind: str = "audits") -> AuditFolder:
+    """Make the folder of an audit or a search, named after its script and the time."""
+    name = f"{plan.slug}-{format_stamp(SystemClock().wall_ns())}"
+    return AuditFolder.create(reports, name, plan, collect_environment(Path.cwd()), kind=kind)
