@@ -2,6 +2,7 @@
 
     ChaosError
     ├── UsageError        the caller's: exit code 3
+    │   ├── RequestError      a value of a request is wrong
     │   ├── ScenarioError     a scenario file is wrong, at a line
     │   ├── JobError          the job cannot run even without a fault
     │   │   ├── OtherLauncherError  it is for another launcher than the one that starts it
@@ -20,9 +21,9 @@ A failure of the tested system is never an exception here: it is an event. `Inje
 apart: it is harm, raised in the tested job on purpose.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from chaos.installation import build_install_command
 
@@ -40,6 +41,73 @@ class UsageError(ChaosError):
         self.location = location
         head = f"{location}: {problem}" if location else problem
         super().__init__(f"{head}. {hint}" if hint else head)
+
+
+#: The name of a request's field, and with a value what sets it to that, where a request is made.
+DescribeField: TypeAlias = Callable[[str, str], str]
+
+
+def describe_keyword(field: str, value: str) -> str:
+    """Return a field as a call in Python names it: `restart="command"`."""
+    if not value:
+        return field
+    if value.startswith('"'):
+        return f"{field}=[{value}]"
+    path, is_mapping, kind = value.partition("=")
+    if is_mapping:
+        return f'{field}={{"{path}": "{kind}"}}'
+    return f"{field}={value}" if value.isdecimal() else f'{field}="{value}"'
+
+
+class _Field:
+    """A field in a template: `{workers}` is its name, `{workers:2}` sets it."""
+
+    def __init__(self, name: str, describe: DescribeField) -> None:
+        self._name, self._describe = name, describe
+
+    def __format__(self, value: str) -> str:
+        return self._describe(self._name, value)
+
+
+class _TemplateNames(dict[str, object]):
+    """The names in a template: its texts, and the fields of a request."""
+
+    def __init__(self, texts: Mapping[str, object], describe: DescribeField) -> None:
+        super().__init__(texts)
+        self._describe = describe
+
+    def __missing__(self, name: str) -> object:
+        return _Field(name, self._describe)
+
+
+class RequestError(UsageError):
+    """A value of a request is wrong. In its words a field has the name that it has in Python.
+
+    `problem` and `hint` are templates with fields in braces, `{workers}` and `{workers:2}`, so that
+    the command line can name its options; `texts` are inserted as they are.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        hint: str = "",
+        *,
+        field: str = "",
+        describe: DescribeField = describe_keyword,
+        **texts: Any,  # noqa: ANN401 - whatever is shown as a text
+    ) -> None:
+        self.field = field
+        self._templates, self._texts = (problem, hint), texts
+        names = _TemplateNames(texts, describe)
+        super().__init__(
+            problem.format_map(names),
+            hint.format_map(names),
+            location=describe(field, "") if field else "",
+        )
+
+    def rename_fields(self, describe: DescribeField) -> "RequestError":
+        """Return the error with other names for the fields."""
+        return RequestError(*self._templates, field=self.field, describe=describe, **self._texts)
 
 
 class ScenarioError(UsageError):

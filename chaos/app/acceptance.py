@@ -1,9 +1,9 @@
-"""`--accept FINDING[:PART]=REASON`: a kind of finding that is meant to be there."""
+"""`FINDING[:PART]=REASON`: a kind of finding that is meant to be there."""
 
 from difflib import get_close_matches
 
 from chaos.check.prose.registry import find_entry, list_entries
-from chaos.errors import UsageError
+from chaos.errors import RequestError
 from chaos.model.expect import AcceptedFinding
 
 _SEVERITIES = (
@@ -13,9 +13,9 @@ _SEVERITIES = (
 
 
 def parse_accepted_finding(word: str) -> AcceptedFinding:
-    """Return the kind, the part and the reason of an option's value.
+    """Return the kind, the part and the reason of such a text.
 
-    Raises `UsageError` where it is neither a severity nor such a value, or has no reason.
+    Raises `RequestError` where it is neither a severity nor such a value, or has no reason.
     """
     name, _, reason = word.partition("=")
     kind, _, part = name.partition(":")
@@ -23,15 +23,18 @@ def parse_accepted_finding(word: str) -> AcceptedFinding:
         names = ["rng", "lost-work", "cosmetic", *(entry.kind for entry in list_entries())]
         close_names = get_close_matches(kind, names, n=1)
         hint = f"Did you mean {close_names[0]}? " if close_names else ""
-        raise UsageError(
-            f"there is no severity and no finding '{kind}'",
+        raise RequestError(
+            "there is no severity and no finding '{kind}'",
             f"{hint}{_SEVERITIES}",
-            location="--accept",
+            field="accept",
+            kind=kind,
         )
     if not reason.strip():
-        raise UsageError(
-            f"the finding '{kind}' is accepted without a reason",
-            f'Say why it is meant to be so; reports repeat it: --accept "{name}=REASON"',
-            location="--accept",
+        raise RequestError(
+            "the finding '{kind}' is accepted without a reason",
+            'Say why it is meant to be so; reports repeat it: {accept:"{name}=REASON"}',
+            field="accept",
+            kind=kind,
+            name=name,
         )
     return AcceptedFinding(finding=kind, part=part or None, reason=reason.strip())

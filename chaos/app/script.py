@@ -7,7 +7,8 @@ from pathlib import Path
 
 from chaos.audit.folder import AuditFolder
 from chaos.audit.launcher import find_launcher_evidence
-from chaos.errors import MissingExtraError, OtherLauncherError, UsageError
+from chaos.audit.plans import NodeRange
+from chaos.errors import MissingExtraError, OtherLauncherError, RequestError, UsageError
 from chaos.installation import build_install_command
 from chaos.launch.backends import why_not_forked
 from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, LauncherFacts
@@ -53,10 +54,12 @@ def choose_launcher(
             "script: …, workers: …}`; `chaos preflight` reads it as it is.",
         )
     if is_for_slurm and launcher_option not in (None, "slurm"):
-        raise UsageError(
-            f"{script.file} is for sbatch, and --launcher is {launcher_option}",
-            "Leave --launcher out; or name the Python script that it starts.",
-            location="--launcher",
+        raise RequestError(
+            "{script} is for sbatch, and {launcher} is {launcher_option}",
+            "Leave {launcher} out; or name the Python script that it starts.",
+            field="launcher",
+            script=script.file,
+            launcher_option=launcher_option,
         )
     launcher, grounds = launcher_option or DEFAULT_LAUNCHER, "--launcher"
     if launcher_error is not None:
@@ -96,20 +99,21 @@ def choose_backend(backend: PlanBackend, launcher: Launcher, announcer: Announce
     return launcher
 
 
-def parse_node_range(text: str | None) -> tuple[int, int]:
+def parse_node_range(text: str | None) -> NodeRange:
     """Return the fewest and the most nodes, as torchrun's --nnodes has them; None is one node.
 
-    Raises `UsageError` for anything else.
+    Raises `RequestError` for anything else.
     """
     match = re.fullmatch(r"([1-9]\d{0,2})(?::([1-9]\d{0,2}))?", text or "1")
     min_nodes, max_nodes = (0, 0) if match is None else (int(match[1]), int(match[2] or match[1]))
     if not 0 < min_nodes <= max_nodes:
-        raise UsageError(
-            f"nodes are a number, or MIN:MAX as in torchrun's --nnodes; got '{text}'",
-            "Write --nodes 2, or --nodes 1:2 for a job that goes on with one.",
-            location="--nodes",
+        raise RequestError(
+            "nodes are a number, or MIN:MAX as in torchrun's --nnodes; got '{text}'",
+            "Write {nodes:2}, or {nodes:1:2} for a job that goes on with one.",
+            field="nodes",
+            text=text,
         )
-    return min_nodes, max_nodes
+    return NodeRange(min_nodes, max_nodes)
 
 
 def build_confinement(

@@ -45,7 +45,7 @@ from chaos.audit.site_queue import NOTHING_KNOWN, PARTS, Run, SiteQueue, order_p
 from chaos.audit.site_sample import STEP_PLACES_MAX, choose_fault_sites
 from chaos.audit.threads import ThreadLimit
 from chaos.audit.views import open_view_lanes
-from chaos.errors import ChaosError, NoViewError, UsageError
+from chaos.errors import ChaosError, NoViewError, RequestError
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, elapsed_seconds
 from chaos.run.directory import RunDirectory, explain_full_disk
@@ -103,7 +103,7 @@ def _take_runs(is_over: Callable[[], bool], runs: Iterator[Run | None]) -> Itera
 
 
 def _refuse_other_machines(clean: CleanResult) -> None:
-    """Raise `UsageError` for a job whose runs on other machines could not be compared with ours."""
+    """Raise `RequestError` for a job whose runs elsewhere could not be compared with ours."""
     reason = None
     if clean.plan.job.fit > 1:
         reason = (
@@ -117,7 +117,8 @@ def _refuse_other_machines(clean: CleanResult) -> None:
             f"like a fault: {clean.repetition}"
         )
     if reason is not None:
-        raise UsageError(f"the job {reason}", "Audit it without --address.", location="--address")
+        hint = "Audit it without {address}."
+        raise RequestError("the job {reason}", hint, field="address", reason=reason)
 
 
 @dataclass

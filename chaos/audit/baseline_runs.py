@@ -36,7 +36,7 @@ from chaos.check.prediction_band import RUNS_MIN
 from chaos.check.regrid import regrid_baseline
 from chaos.check.storage import find_shared_file_warnings
 from chaos.check.time_limits import add_idle_limit
-from chaos.errors import ClusterError, JobError, UsageError
+from chaos.errors import ClusterError, JobError, RequestError
 from chaos.job_failure import (
     build_duration_error,
     build_job_error,
@@ -199,15 +199,15 @@ class CleanRunner:
     def repeat_on_backend(self, backend: Backend, clean: CleanResult, plan: Plan) -> CleanResult:
         """Return clean runs with those of the same job on another backend as the baseline.
 
-        Raises `UsageError` for a job that could overwrite the user's files there, or that does
+        Raises `RequestError` for a job that could overwrite the user's files there, or that does
         not repeat itself there although it does here.
         """
         if not clean.is_self_contained:
-            raise UsageError(
+            raise RequestError(
                 "the job writes outside of its run's folder, or to a bucket, from which nothing "
                 "keeps it on a cluster",
                 "Audit it on the embedded backend, or have it write below its storage path.",
-                location="--backend",
+                field="backend",
             )
         run_count = CLEAN_RUNS if plan.expect.band is None else RUNS_MIN
         existing_count = len([*(self.folder.path / "clean").iterdir()])
@@ -218,10 +218,11 @@ class CleanRunner:
         if expect.band is None and not comparison.is_by_steps:
             comparison = compare_clean_runs(*runs)
             if comparison.differs and expect.loss_tolerance is None:
-                raise UsageError(
-                    f"the job repeats itself without a cluster, and not on one: {comparison}",
-                    "Seed what it draws, or give --tolerance.",
-                    location="--backend",
+                raise RequestError(
+                    "the job repeats itself without a cluster, and not on one: {comparison}",
+                    "Seed what it draws, or give {tolerance}.",
+                    field="backend",
+                    comparison=comparison,
                 )
             ignored_metrics = {*expect.ignore_metrics, *comparison.metrics_differing}
             expect = expect.replace(ignore_metrics=tuple(sorted(ignored_metrics)))

@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from os.path import normpath
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.site_groups import FaultSite
-from chaos.errors import UsageError
+from chaos.errors import RequestError, UsageError
 from chaos.model.arguments import Arguments, build_command_line
 from chaos.model.expect import Expect
 from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, Restart
@@ -71,7 +71,14 @@ def _parse_number(text: str) -> int | float | str:
     return text
 
 
-ONE_NODE = (1, 1)  # the fewest and the most
+class NodeRange(NamedTuple):
+    """The fewest and the most nodes of a job that goes on with fewer."""
+
+    fewest: int
+    most: int
+
+
+ONE_NODE = NodeRange(1, 1)
 # Of a clean run, about which nothing is known yet; how long those with faults may take follows from
 # the time that it took.
 CLEAN_RUN_S = 600.0
@@ -125,7 +132,7 @@ def set_launcher(
     *,
     backend: PlanBackend = "fork",
     epoch_steps: int | None = None,
-    nodes: tuple[int, int] = ONE_NODE,
+    nodes: NodeRange = ONE_NODE,
 ) -> Plan:
     """Return the plan of a script that a launcher starts; of one that calls it itself, `plan`.
 
@@ -137,10 +144,10 @@ def set_launcher(
     fewest_nodes, most_nodes = nodes
     workers = max(plan.job.workers, most_nodes)
     if workers % most_nodes:
-        raise UsageError(
+        raise RequestError(
             f"each of {most_nodes} nodes has as many ranks, and {workers} are no multiple of that",
-            "Give --workers a multiple of the nodes.",
-            location="--nodes",
+            "Give {workers} a multiple of the nodes.",
+            field="nodes",
         )
     job_update = {
         "launcher": launcher,

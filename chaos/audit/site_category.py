@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
-from chaos.errors import UsageError
+from chaos.errors import RequestError
 from chaos.faults.world import LauncherFeature
 from chaos.model.launcher import LauncherFacts
 
@@ -199,7 +199,7 @@ def select_site_categories(
 ) -> tuple[SiteCategory, ...]:
     """Return the groups that `--places` names, by any part of their names.
 
-    If it is empty, those of the question. Raises `UsageError` for a word that
+    If it is empty, those of the question. Raises `RequestError` for a word that
     names no group.
     """
     selected_groups: set[SiteCategory] = set()
@@ -209,7 +209,9 @@ def select_site_categories(
         ]
         if not matching_groups:
             hint = f"The groups are: {'; '.join(SITE_CATEGORIES)}."
-            raise UsageError(f"no group of places is called '{word}'", hint, location="--places")
+            raise RequestError(
+                "no group of places is called '{word}'", hint, field="places", word=word
+            )
         selected_groups.update(matching_groups)
     selected_groups = selected_groups or set(CATEGORY_ORDERS[question])
     return tuple(group for group in SITE_CATEGORIES if group in selected_groups)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from chaos.app.audit_request import refuse_invalid_address
 from chaos.cli.rules import ExcludesOption, RequiresOption
 from chaos.errors import UsageError
 from chaos.faults.world import RefusedError
@@ -84,16 +85,6 @@ def refuse_invalid_overrides(overrides: ClusterOverrides) -> None:
             parse_platform(overrides.reclaim_by)
         except ValueError as error:
             raise UsageError(str(error), location="--reclaim-by") from error
-
-
-def refuse_invalid_address(address: str) -> None:
-    """Raise `UsageError` for an address that is none."""
-    host, _, port = address.rpartition(":")
-    if not host or "/" in host or not port.isdecimal():
-        raise UsageError(
-            f"--address {address} is no address",
-            "Give host:port, as `ray start --head` prints it; never `auto`.",
-        )
 
 
 def print_dry_run(

@@ -19,8 +19,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from chaos import __version__
 from chaos.cli import signals
+from chaos.cli.option_names import describe_option
 from chaos.cli.streams import write_document
-from chaos.errors import ChaosError, JobError, UsageError
+from chaos.errors import ChaosError, JobError, RequestError, UsageError
 from chaos.installation import is_extended
 from chaos.report.screen import build_console
 
@@ -234,6 +235,8 @@ def _report_error(error: BaseException) -> int:
     if signals.has_signal():  # an error on the way out is not the command's result
         _print_error(str(error) or type(error).__name__)
         return signals.exit_code()
+    if isinstance(error, RequestError):
+        error = error.rename_fields(describe_option)
     if isinstance(error, ChaosError):
         _print_error(str(error), log_lines=error.log_lines if isinstance(error, JobError) else ())
         return EXIT_USAGE if isinstance(error, UsageError) else EXIT_HARNESS

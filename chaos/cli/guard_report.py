@@ -11,7 +11,7 @@ import typer
 
 from chaos.app.script import locate_script, parse_node_range
 from chaos.audit.launcher import find_launcher_evidence
-from chaos.audit.plans import build_base_plan, set_launcher, set_restart
+from chaos.audit.plans import ONE_NODE, NodeRange, build_base_plan, set_launcher, set_restart
 from chaos.cli.documents import Document, convert_write_errors
 from chaos.cli.streams import write_document
 from chaos.errors import UsageError
@@ -47,7 +47,7 @@ class StartCommand(NamedTuple):
     args: list[str]
     #: None where the script says it itself
     workers: int | None = None
-    nodes: tuple[int, int] = (1, 1)
+    nodes: NodeRange = ONE_NODE
 
 
 def show_folder(action: str, folder_path: str, requested_document: Document) -> NoReturn:
@@ -194,12 +194,10 @@ def _parse_torchrun(words: Sequence[str]) -> StartCommand:
             "the run",
             "Write the number itself.",
         )
-    min_nodes, max_nodes = parse_node_range(options.nnodes)
+    nodes = parse_node_range(options.nnodes)
     run = _locate_script(options.training_script, is_module=options.module)
-    workers = int(options.nproc_per_node) * max_nodes
-    return StartCommand(
-        "torchrun", run, options.training_script_args, workers, (min_nodes, max_nodes)
-    )
+    workers = int(options.nproc_per_node) * nodes.most
+    return StartCommand("torchrun", run, options.training_script_args, workers, nodes)
 
 
 def _locate_script(script: str, *, is_module: bool) -> ModuleFile:

@@ -1,7 +1,8 @@
-"""The rules of options: what one does nothing without, what it excludes, and who takes it.
+"""The rules of options: what one does nothing without, and what it excludes.
 
-An option states them beside its name, `Annotated[…, typer.Option("--storage"), Needs("address")]`;
-the launchers that take it name it in their rows. Whatever breaks a rule is refused here.
+An option states them beside its name, `Annotated[…, typer.Option("--storage"),
+RequiresOption("address")]`; whatever breaks a rule is refused here. Those of an audit are in its
+request.
 """
 
 import inspect
@@ -16,7 +17,6 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 from typer.models import OptionInfo
 
 from chaos.errors import UsageError
-from chaos.model.launcher import LAUNCHER_FACTS, LauncherFacts
 
 # From here on, an option is taken for one of chaos's in other letters: in any case, and if the
 # script does not have the word.
@@ -39,12 +39,6 @@ class ExcludesOption(NamedTuple):
     values: tuple[object, ...] = ()
     #: The option's own value that asks for nothing.
     unless: object = None
-
-
-class NotNeededReason(NamedTuple):
-    """The reason why a launcher that does not take the option needs none."""
-
-    reason: str
 
 
 class OptionUse(NamedTuple):
@@ -84,39 +78,6 @@ def refuse_contradictions(command: Callable[..., object], params: Mapping[str, A
 def _is_broken(rule: ExcludesOption, option: OptionUse, other_option: OptionUse) -> bool:
     is_in_conflict = other_option.value in rule.values if rule.values else other_option.is_given
     return is_in_conflict and (rule.unless is None or option.value != rule.unless)
-
-
-def refuse_foreign_options(
-    command: Callable[..., object], params: Mapping[str, Any], facts: LauncherFacts
-) -> None:
-    """Raise `UsageError` for an option, or a backend, that this launcher's row does not have."""
-    for option in list_options(command, params).values():
-        takers = [
-            launcher_facts
-            for launcher_facts in LAUNCHER_FACTS.values()
-            if option.name in launcher_facts.audit_options
-        ]
-        if option.is_given and takers and facts not in takers:
-            raise _build_foreign_error(option.name, option, takers[0], facts)
-        if option.name == "--backend" and option.value not in ("fork", facts.name):
-            # Else it is a launcher's name: that of its real processes, too.
-            name = f"--backend {option.value}"
-            raise _build_foreign_error(name, option, LAUNCHER_FACTS[option.value], facts)
-
-
-def _build_foreign_error(
-    name: str, option: OptionUse, taker: LauncherFacts, facts: LauncherFacts
-) -> UsageError:
-    reason = "".join(
-        f": {rule.reason}" for rule in option.rules if isinstance(rule, NotNeededReason)
-    )
-    problem = f"{name} is for scripts that {taker.name} starts{reason}"
-    condition = f"if {taker.name} starts the script"
-    if "call" in taker.features:
-        problem = f"{name} needs Ray Train, and {facts.name} starts this script"
-        condition = "if the script does call trainer.fit()"
-    hint = f"Leave {name} out; or, {condition}, add --launcher {taker.name}."
-    return UsageError(problem, hint, location=option.name)
 
 
 def build_script_option_error(

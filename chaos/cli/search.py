@@ -28,7 +28,7 @@ from chaos.audit.plans import build_base_plan, set_launcher
 from chaos.audit.run_row import RunRow
 from chaos.audit.terminal import AuditDisplay
 from chaos.cli import signals
-from chaos.cli.audit import AllowWrites, Fit, Script, Workers
+from chaos.cli.audit_options import AllowWrites, Fit, Script, Workers
 from chaos.cli.documents import Document, Format, Output
 from chaos.cli.options import (
     AGAIN,

@@ -95,8 +95,8 @@ class LauncherFacts:
     cluster_fields: tuple[str, ...]
     #: The fields of a scenario's `job` that it does not have.
     missing_job_fields: tuple[str, ...]
-    #: The options of an audit that it takes, beside those that are for every launcher's jobs.
-    audit_options: tuple[str, ...]
+    #: The fields of an audit's request that it takes, beside those for every launcher's jobs.
+    audit_fields: tuple[str, ...]
     #: The longest that it may take by itself to end the workers of an attempt, and until agents
     #: have met again: no limit of chaos's may come before.
     shutdown_s: float = 0.0
@@ -165,7 +165,7 @@ _RAY = LauncherFacts(
     default_workers=2,
     cluster_fields=("nodes", "cpus_per_node", "address", "storage", "reclaim_by", "metadata"),
     missing_job_fields=("epoch_steps", *OF_SLURM),
-    audit_options=("--address", "--storage", "--fit"),
+    audit_fields=("address", "storage", "fit"),
     keeps_spelling=False,
 )
 _TORCHRUN = LauncherFacts(
@@ -193,7 +193,7 @@ _TORCHRUN = LauncherFacts(
     leaves_threads="of one rank",  # it sets OMP_NUM_THREADS for several
     cluster_fields=("nodes", "metadata"),
     missing_job_fields=(*OF_RAY, *OF_SLURM),
-    audit_options=("--epoch-steps", "--nodes"),
+    audit_fields=("epoch_steps", "nodes"),
     shutdown_s=30.0,
     meeting_s=90.0,
 )
@@ -222,7 +222,7 @@ _PYTHON = LauncherFacts(
     leaves_threads="yes",
     cluster_fields=("metadata",),
     missing_job_fields=(*OF_RAY, *OF_SLURM, "min_workers"),
-    audit_options=("--epoch-steps",),
+    audit_fields=("epoch_steps",),
     shutdown_s=35.0,
     states_ports=True,
 )
@@ -251,7 +251,7 @@ _SLURM = LauncherFacts(
     default_workers=2,
     cluster_fields=("nodes", "address", "preempt_mode"),
     missing_job_fields=(*OF_RAY, "failure", "module"),
-    audit_options=("--epoch-steps", "--grace"),
+    audit_fields=("epoch_steps", "grace"),
     shutdown_s=30.0,
     meeting_s=60.0,
     returns_preempted=True,

@@ -18,7 +18,7 @@ Judge: TypeAlias = Callable[[RunDirectory, float, Baseline, W], R]
 
 
 class Announcer(Protocol):
-    """Where lines for people go that stay: a console, or what a program does with them."""
+    """The place of lines for people: a console, or what a program does with them."""
 
     def say(self, text: str) -> None:
         """Show a line."""

@@ -1,4 +1,4 @@
-"""`--accept FINDING[:PART]=REASON`."""
+"""`FINDING[:PART]=REASON`."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_a_finding_is_accepted_for_a_reason(
     ],
 )
 def test_what_is_no_finding_or_has_no_reason_is_refused(word: str, problem: str) -> None:
-    with pytest.raises(UsageError, match="--accept") as raised:
+    with pytest.raises(UsageError, match="accept: ") as raised:
         parse_accepted_finding(word)
 
     assert problem in str(raised.value)

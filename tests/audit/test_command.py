@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import chaos.cli.audit
+import chaos.app.audit
 from chaos.audit import repro
 from chaos.model.event import FitReturned
 from chaos.model.history import History
@@ -44,9 +44,9 @@ class Backends:
 
 def audit(folder: Path, backends: Backends, patch: pytest.MonkeyPatch, *words: str) -> Done:
     (folder / "train.py").write_text("import ray.train\n")
-    patch.setattr(chaos.cli.audit, "open_backend", backends.open)
+    patch.setattr(chaos.app.audit, "open_backend", backends.open)
     patch.setattr(repro, "open_backend", backends.open)
-    patch.setattr(chaos.cli.audit, "open_launcher", lambda *_: backends.open("fork"))
+    patch.setattr(chaos.app.audit, "open_launcher", lambda *_: backends.open("fork"))
     options = ["--max-runs", "7", "--jobs", "1", *words]
     return called("audit", "train.py", *options, folder=folder)
 
@@ -163,7 +163,7 @@ def test_without_being_asked_no_ray_is_started_and_the_command_for_it_is_printed
         (["--time-limit", "soon"], "'soon' is not a time such as 90s, 5m or 1h"),
         (
             ["--accept", "all"],
-            "a severity that can be accepted is rng, lost-work or cosmetic; got 'all'",
+            "there is no severity and no finding 'all'",
         ),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.notes import build_notes, note_missing_grace
-from chaos.audit.plans import build_base_plan, build_fault_plan, set_launcher
+from chaos.audit.plans import NodeRange, build_base_plan, build_fault_plan, set_launcher
 from chaos.audit.site_category import (
     PREEMPTED_AT_ONCE,
     UNREQUEUED_CATEGORIES,
@@ -102,7 +102,7 @@ def script_in(folder: Path, text: str = HEADER) -> Path:
 def test_each_of_its_plans_can_be_read_back(tmp_path: Path) -> None:
     file, profile = script_in(tmp_path), under_slurm(grace_s=30.0)
     base = build_base_plan(file, ["--epochs", "4"], cwd=tmp_path, seed=0, workers=2)
-    base = set_launcher(base, "slurm", ["--epochs", "4"], backend="slurm", nodes=(2, 2))
+    base = set_launcher(base, "slurm", ["--epochs", "4"], backend="slurm", nodes=NodeRange(2, 2))
 
     for place in every_place(replace(profile, seconds=10.0)):
         plan = build_fault_plan(base, place, profile)

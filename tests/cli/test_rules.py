@@ -8,11 +8,9 @@ from typing import Annotated
 import pytest
 import typer
 
-from chaos.cli.audit import audit
 from chaos.cli.commands import COMMANDS, CommandEntry
 from chaos.cli.rules import ExcludesOption, RequiresOption, list_options, refuse_contradictions
 from chaos.errors import UsageError
-from chaos.model.launcher import LAUNCHER_FACTS
 from tests.called import chaos
 
 
@@ -64,12 +62,6 @@ def test_every_rule_names_a_parameter_of_its_command(entry: CommandEntry) -> Non
         for rule in rules
         if isinstance(rule, RequiresOption | ExcludesOption)
     )
-
-
-def test_every_option_of_a_row_is_one_of_an_audit() -> None:
-
-    names = {option.name for option in list_options(audit, {}).values()}
-    assert {option for facts in LAUNCHER_FACTS.values() for option in facts.audit_options} <= names
 
 
 SCRIPT = "import argparse\nargparse.ArgumentParser().add_argument('--epochs')\nworkers = 2\n"

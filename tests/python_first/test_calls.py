@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import chaos
-import chaos.cli.audit
+import chaos.app.audit
 from chaos.audit.card import Card
 from chaos.audit.result import AuditResult
 from chaos.errors import ChaosError, JobError, ScenarioError, UsageError
@@ -71,7 +71,7 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
     (tmp_path / "train.py").write_text("import ray.train\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        chaos.cli.audit, "open_launcher", lambda *_: FakeBackend(defect=loses_momentum)
+        chaos.app.audit, "open_launcher", lambda *_: FakeBackend(defect=loses_momentum)
     )
     return chaos.audit
 
@@ -132,10 +132,10 @@ def test_an_audit_within_a_running_loop_is_like_any_other(audit: Audit) -> None:
     [
         ("nope.py", {}, "nope.py: there is no such script"),
         ("train.py", {"time_limit": "soon"}, "'soon' is not a time such as 90s, 5m or 1h"),
-        ("train.py", {"workers": 0}, "--workers"),
+        ("train.py", {"workers": 0}, "workers: it is a whole number from 1; got 0"),
         ("train.py", {"places": ["nowhere"]}, "no group of places is called 'nowhere'"),
-        ("train.py", {"nodes": 2}, "--nodes is for scripts that torchrun starts"),
-        ("train.py", {"accept": ["all"]}, "rng, lost-work or cosmetic; got 'all'"),
+        ("train.py", {"nodes": 2}, "nodes is for scripts that torchrun starts"),
+        ("train.py", {"accept": ["all"]}, "accept: there is no severity and no finding 'all'"),
     ],
 )
 def test_what_the_command_refuses_is_raised_in_its_words(
@@ -151,7 +151,7 @@ def test_an_interrupt_is_an_interrupt(audit: Audit, monkeypatch: pytest.MonkeyPa
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(chaos.cli.audit, "open_launcher", interrupted)
+    monkeypatch.setattr(chaos.app.audit, "open_launcher", interrupted)
     with pytest.raises(KeyboardInterrupt):
         audit("train.py", quiet=True)
 
