@@ -1,38 +1,27 @@
 """The commands as functions: `chaos.audit` and `chaos.run`, for programs and notebooks.
 
-What a command prints as its result is returned, and what it refuses is raised, with the same words:
-`chaos.errors` has the classes, all of them `ChaosError`. Neither function ends the process, handles
-a signal or needs a terminal. Ctrl-C, in a notebook "interrupt", ends both in good order.
+Both make the request that the command makes. What a command prints as its result is returned, and
+what it refuses is raised, with keywords where the command names options: `chaos.errors` has the
+classes, all of them `ChaosError`. Neither function ends the process, handles a signal or needs a
+terminal. Ctrl-C, in a notebook "interrupt", ends both in good order.
 """
 
-import os
-import sys
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any, Unpack
-
-from rich.console import Console
+from typing import Unpack
 
 from chaos.app.audit import run_audit
-from chaos.app.audit_options import Args, AuditOptions, PathLike
+from chaos.app.audit_options import Args, AuditOptions
 from chaos.app.audit_request import AuditRequest
 from chaos.app.keywords import show_keywords
-from chaos.app.project_defaults import merge_project_defaults
+from chaos.app.project_defaults import PathLike, merge_project_defaults
+from chaos.app.run import RunOptions, RunRequest, run_scenario
 from chaos.audit.result import AuditResult
 from chaos.cli.audit_screen import AuditScreen
 from chaos.cli.audit_words import write_command
 from chaos.cli.documents import Document
-from chaos.cli.options import REPORTS
-from chaos.cli.run import find_open_backend
-from chaos.errors import UsageError
+from chaos.cli.run_screen import RunScreen
 from chaos.extensions import refuse_unusable
-from chaos.harness import Harness
-from chaos.launch.backends import open_backend
-from chaos.model.plan import PlanBackend
 from chaos.report.result import Result
-from chaos.report.screen import ConsoleAnnouncer, build_console
-from chaos.run.clock import SystemClock
-from chaos.scenario_file.load import find_scenarios
+from chaos.report.screen import build_program_console
 
 
 @show_keywords(AuditOptions)
@@ -59,19 +48,12 @@ def audit(
     command = write_command(AuditRequest.from_options(script, args, options))
     merged_options = merge_project_defaults(AuditOptions.__annotations__, options)
     request = AuditRequest.from_options(script, args, merged_options)
-    screen = AuditScreen(_build_console(quiet=quiet), Document(None, None))
+    screen = AuditScreen(build_program_console(quiet=quiet), Document(None, None))
     return run_audit(request, screen, command=command)
 
 
-def run(
-    scenario: PathLike,
-    *,
-    backend: PlanBackend | None = None,
-    seed: int | None = None,
-    reports: PathLike | None = None,
-    keep_storage: bool | None = None,
-    quiet: bool = False,
-) -> Result:
+@show_keywords(RunOptions)
+def run(scenario: PathLike, *, quiet: bool = False, **options: Unpack[RunOptions]) -> Result:
     """Run one scenario file, and return its judged run.
 
         result = chaos.run("scenarios/killed.chaos.yaml", backend="fork")
@@ -85,52 +67,6 @@ def run(
     `HarnessError` where chaos itself failed. The result shows itself in a notebook.
     """
     refuse_unusable()
-    given_options = {
-        "backend": backend,
-        "seed": seed,
-        "reports": reports,
-        "keep_storage": keep_storage,
-    }
-    merged_options: dict[str, Any] = {
-        "backend": "ray",
-        "seed": 0,
-        "reports": REPORTS,
-        "keep_storage": False,
-    }
-    merged_options |= merge_project_defaults(given_options, given_options)
-    files = find_scenarios([Path(scenario)])
-    if len(files) != 1:
-        raise UsageError(
-            f"chaos.run runs one scenario, and {len(files)} are there",
-            "Give the path of one file; `chaos run` runs a folder.",
-            location=os.fspath(scenario),
-        )
-    console = _build_console(quiet=quiet)
-    with ExitStack() as exit_stack:
-        executor = exit_stack.enter_context(
-            open_backend(
-                find_open_backend(files, merged_options["backend"]), ConsoleAnnouncer(console)
-            )
-        )
-        harness = Harness(
-            Path(merged_options["reports"]),
-            console,
-            Path.cwd(),
-            executor,
-            SystemClock(),
-            keep_storage=merged_options["keep_storage"],
-        )
-        (plan,) = harness.load_plans(
-            files, seed=merged_options["seed"], backend=merged_options["backend"]
-        )
-        return Result(harness.run_plan(plan))
-
-
-def _build_console(*, quiet: bool) -> Console:
-    # A notebook's stderr says that it is a terminal, and obeys no cursor; and as HTML each line
-    # would be a block of its own. There, lines stay.
-    is_original_stderr = sys.stderr is sys.__stderr__
-    force_terminal = None if is_original_stderr else False
-    return build_console(
-        stderr=True, quiet=quiet, force_jupyter=False, force_terminal=force_terminal
-    )
+    merged_options = merge_project_defaults(RunOptions.__annotations__, options)
+    request = RunRequest.from_options(scenario, merged_options)
+    return run_scenario(request, RunScreen(build_program_console(quiet=quiet)))

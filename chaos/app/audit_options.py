@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypedDict
 
 from chaos import settings
 from chaos.app.acceptance import parse_accepted_finding
+from chaos.app.project_defaults import PathLike
 from chaos.app.script import parse_node_range
 from chaos.audit.card import ACCEPTABLE
 from chaos.audit.plans import NodeRange
@@ -19,7 +20,6 @@ from chaos.model.launcher import Launcher, Restart
 from chaos.model.plan import PlanBackend
 from chaos.model.scenario import TIERS, Tier
 
-PathLike: TypeAlias = str | os.PathLike[str]
 #: A script's own arguments: by name, word by word, or as on a command line.
 Args: TypeAlias = Mapping[str, Any] | Sequence[str | int | float]
 

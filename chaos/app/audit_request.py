@@ -1,13 +1,13 @@
 """The request of an audit, in values; a wrong one is refused as it is made."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
-from chaos.app.audit_options import Args, PathLike, parse_options, split_arguments
+from chaos.app.audit_options import Args, parse_options, split_arguments
+from chaos.app.field_checks import require_choice, require_count, require_number, require_switch
+from chaos.app.project_defaults import PathLike
 from chaos.audit.plans import NodeRange
 from chaos.audit.site_category import Question
 from chaos.errors import RequestError
@@ -131,10 +131,14 @@ class AuditRequest:
 
         Which launcher starts the script may be known later: see `refuse_foreign_fields`.
         """
-        for name in (*_CHOICES, *_LEAST_COUNTS, *_NUMBERS, *_SWITCHES):
-            value = getattr(self, name)
-            if value is not None and (problem := _find_problem(name, value)):
-                raise RequestError(f"{problem}; got {{value!r}}", field=name, value=value)
+        for name, choices in _CHOICES.items():
+            require_choice(name, getattr(self, name), choices)
+        for name, least in _LEAST_COUNTS.items():
+            require_count(name, getattr(self, name), least)
+        for name in _NUMBERS:
+            require_number(name, getattr(self, name))
+        for name in _SWITCHES:
+            require_switch(name, getattr(self, name))
         if self.storage not in (None, "own"):
             raise RequestError(
                 "storage is own or the run's; got '{value}'",
@@ -142,13 +146,16 @@ class AuditRequest:
                 field="storage",
                 value=self.storage,
             )
+        self._refuse_exclusions()
+        if self.address is not None:
+            refuse_invalid_address(self.address)
+
+    def _refuse_exclusions(self) -> None:
         for exclusion in _EXCLUSIONS:
             is_given = self.is_given(exclusion.field)
             is_asking = getattr(self, exclusion.field) != exclusion.unless
             if is_given and is_asking and getattr(self, exclusion.other) == exclusion.value:
                 raise RequestError(exclusion.problem, exclusion.hint, field=exclusion.field)
-        if self.address is not None:
-            refuse_invalid_address(self.address)
 
     def is_given(self, name: str) -> bool:
         """Return whether a field asks for something."""
@@ -189,20 +196,6 @@ def refuse_invalid_address(address: str) -> None:
             "Give host:port, as `ray start --head` prints it; never `auto`.",
             value=address,
         )
-
-
-def _find_problem(name: str, value: object) -> str:
-    """Return what a value must be, if it is not that; else nothing."""
-    if name in _CHOICES:
-        return "" if value in _CHOICES[name] else f"it is {', '.join(_CHOICES[name])}"
-    if name in _SWITCHES:
-        return "" if isinstance(value, bool) else "it is True or False"
-    if name in _NUMBERS:
-        is_number = isinstance(value, Real) and 0 <= float(value) < math.inf
-        return "" if is_number else "it is a number from 0"
-    is_count = isinstance(value, Integral) and not isinstance(value, bool)
-    is_enough = is_count and not value < _LEAST_COUNTS[name]  # type: ignore[operator]
-    return "" if is_enough else f"it is a whole number from {_LEAST_COUNTS[name]}"
 
 
 def _build_foreign_error(

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from chaos import settings
+
+PathLike: TypeAlias = str | os.PathLike[str]
 
 
 def merge_project_defaults(names: Iterable[str], options: Mapping[str, Any]) -> dict[str, Any]:

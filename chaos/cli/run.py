@@ -9,12 +9,13 @@ from fnmatch import fnmatch
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from chaos import __version__
+from chaos.app.run import find_open_backend
 from chaos.audit.lanes import run_side_by_side
 from chaos.cli import signals
 from chaos.cli.cluster import (
@@ -45,7 +46,7 @@ from chaos.errors import UsageError
 from chaos.harness import Harness, write_suite
 from chaos.launch.backends import open_backend
 from chaos.model.launcher import DEFAULT_LAUNCHER
-from chaos.model.plan import BackendName, Plan, PlanBackend
+from chaos.model.plan import Plan, PlanBackend
 from chaos.model.summary import SUITE
 from chaos.plan.permissions import ClusterOverrides, Permissions
 from chaos.report.ci import AnnotatedLine, build_annotations
@@ -172,7 +173,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     files = _select_files(paths, matching, exclude or ())
     files = _select_failed(files, reports) if last_failed else files
     soak = None if soak_for is None else Soak(soak_for, SystemClock())
-    request = RunRequest(files, range(seed, seed + (plans or 0)), seed, backend, repeat, soak)
+    request = SuiteRequest(files, range(seed, seed + (plans or 0)), seed, backend, repeat, soak)
     console.print(request.description)
     if dry_run:
         print_dry_run(files, overrides, console, seed=seed)
@@ -208,19 +209,6 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
             if stop and row.standing not in ("expected", "skipped"):
                 break
     raise typer.Exit(find_exit_code(rows))
-
-
-def find_open_backend(files: Sequence[Path], backend: PlanBackend) -> PlanBackend:
-    """Return the backend to open: without any job of Ray Train's, Ray is not needed."""
-    ray_files = [file for file in files if load_scenario(file).job.launcher_facts.extra == "ray"]
-    if ray_files and backend not in get_args(BackendName):
-        raise UsageError(
-            f"{format_path(ray_files[0])} has a job of Ray Train's, and {backend} starts jobs "
-            "without Ray",
-            f"Leave --backend out: jobs without Ray are started by real {backend} all the same.",
-            location="--backend",
-        )
-    return backend if ray_files else load_scenario(files[0]).job.launcher
 
 
 def find_exit_code(rows: list[SuiteRow]) -> int:
@@ -281,7 +269,7 @@ def _build_missing_rows(
 
 
 @dataclass(frozen=True)
-class RunRequest:
+class SuiteRequest:
     """The scenarios to run: files with their own faults, or with faults drawn from seeds."""
 
     files: Sequence[Path]
@@ -348,7 +336,7 @@ class RunRequest:
                     yield plan, number
 
 
-def run_request(harnesses: Sequence[Harness], request: RunRequest) -> Iterator[SuiteRow]:
+def run_request(harnesses: Sequence[Harness], request: SuiteRequest) -> Iterator[SuiteRow]:
     """Run the requested scenarios, and yield their rows; one that cannot run is not repeated."""
     plans = request.iterate_plans(harnesses[0])
     if len(harnesses) > 1:

@@ -8,6 +8,7 @@ import codecs
 import io
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -54,6 +55,17 @@ def _escape_character(match: re.Match[str]) -> str:
 def build_console(**settings: Any) -> Console:  # noqa: ANN401 - those of rich's console
     """Return a console, by default on stdout."""
     return _Screen(**settings, markup=False, emoji=False, highlight=False)
+
+
+def build_program_console(*, quiet: bool) -> Console:
+    """Return the console of a call from a program or a notebook, on stderr."""
+    # A notebook's stderr says that it is a terminal, and obeys no cursor; and as HTML each line
+    # would be a block of its own. There, lines stay.
+    is_original_stderr = sys.stderr is sys.__stderr__
+    force_terminal = None if is_original_stderr else False
+    return build_console(
+        stderr=True, quiet=quiet, force_jupyter=False, force_terminal=force_terminal
+    )
 
 
 class ConsoleAnnouncer:

@@ -60,7 +60,7 @@ def test_the_launchers_of_all_files_are_named(tmp_path: Path) -> None:
     for file, line in zip(files, ("", "launcher: torchrun, ", "launcher: ray, "), strict=True):
         file.write_text(f"scenario: s\njob: {{{line}script: x.py, workers: 1}}\n")
 
-    said = cli_run.RunRequest(files, range(0), 0, "ray", 1).description
+    said = cli_run.SuiteRequest(files, range(0), 0, "ray", 1).description
 
     named = "launchers ray (job.launcher) and torchrun (job.launcher) and ray (no job.launcher)"
     assert said.endswith(f"seed 0, 3 scenarios, {named}")
@@ -153,7 +153,7 @@ def test_only_what_failed_last_is_run_again(
         file.write_text(f"scenario: {file.name}\njob: {{script: x.py, workers: 1}}\n")
     seen: list[list[str]] = []
 
-    def rows_of(_: object, asked: cli_run.RunRequest) -> Iterator[SuiteRow]:
+    def rows_of(_: object, asked: cli_run.SuiteRequest) -> Iterator[SuiteRow]:
         seen.append([file.name[0] for file in asked.files])
         for file in asked.files:
             fails = file.name[0] == "b" and len(seen) < 3

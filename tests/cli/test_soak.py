@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from chaos.cli.run import RunRequest, run_request
+from chaos.cli.run import SuiteRequest, run_request
 from chaos.cli.soak import Soak
 from chaos.report.outcome import SuiteRow, build_suite_row
 from chaos.report.soak import SOAK, SoakResult
@@ -60,7 +60,7 @@ def soaked(
 ) -> list[tuple[str, int, int | None]]:
     clock = Clock()
     harness = FakeHarness(clock, fails, empty)
-    asked = RunRequest(FILES, range(5, 5), 5, "fork", 1, Soak(limit_s, clock))
+    asked = SuiteRequest(FILES, range(5, 5), 5, "fork", 1, Soak(limit_s, clock))
     rows = list(run_request([harness], asked))  # type: ignore[list-item]
 
     assert len(rows) == len(harness.ran)

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from chaos import report_store
-from chaos.cli.run import RunRequest, run_request
+from chaos.cli.run import SuiteRequest, run_request
 from chaos.compare.comparison import compare_runs
 from chaos.harness import Harness, write_suite
 from chaos.model.verdict import Standing
@@ -178,7 +178,7 @@ def test_a_suite_runs_each_scenario_so_often_and_not_what_cannot_run(
     harness = Harness(tmp_path, Console(quiet=True), ROOT, object(), SystemClock())  # type: ignore[arg-type] # no run is executed
 
     def numbers(repeat: int) -> list[int | None]:
-        asked = RunRequest([SMOKE, SMOKE], range(0), 0, "fork", repeat)
+        asked = SuiteRequest([SMOKE, SMOKE], range(0), 0, "fork", repeat)
         return [each.repeat for each in run_request([harness], asked)]
 
     assert numbers(3) == ([1, 2, 3] * 2 if what == "runs" else [1, 1])
