@@ -15,6 +15,7 @@ from chaos.app.script import (
     create_audit_folder,
     locate_script,
     refuse_without_extra,
+    retry_launcher,
 )
 from chaos.audit.audit import Audit, SiteChoice, Spread
 from chaos.audit.budget import AuditProgress, Budget
@@ -74,12 +75,9 @@ def run_audit(request: AuditRequest, listener: AuditListener, *, command: str) -
     that was asked for stands. `command` is the line that repeats the audit. Raises `UsageError` for
     a mistake in the request, and for a job that fails without a fault.
     """
-    try:
-        return _AuditRun(request, listener, command).run()
-    except OtherLauncherError as error:
-        if request.launcher is not None:
-            raise
-        return _AuditRun(request, listener, command, error).run()
+    return retry_launcher(
+        lambda error: _AuditRun(request, listener, command, error).run(), request.launcher
+    )
 
 
 class _AuditRun:
@@ -90,7 +88,7 @@ class _AuditRun:
         request: AuditRequest,
         listener: AuditListener,
         command: str,
-        launcher_error: OtherLauncherError | None = None,
+        launcher_error: OtherLauncherError | None,
     ) -> None:
         """`launcher_error`: what the attempt under another launcher has shown."""
         self._listener, self._command = listener, command

@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from chaos.audit.folder import AuditFolder
 from chaos.audit.launcher import find_launcher_evidence
@@ -21,6 +22,8 @@ from chaos.run.modules import ModuleFile, Modules
 from chaos.run.ports import Announcer
 from chaos.run.sbatch_header import is_sbatch_script
 
+R = TypeVar("R")
+
 
 def locate_script(script: Path, *, is_module: bool) -> ModuleFile:
     """Return the file that is run; raises `UsageError` for a module that is nowhere."""
@@ -31,6 +34,21 @@ def locate_script(script: Path, *, is_module: bool) -> ModuleFile:
         hint = "It is a dotted name, as python -m has it, found from here or on PYTHONPATH."
         raise UsageError("there is no such module", hint, location=f"-m {script}")
     return module_file
+
+
+def retry_launcher(
+    run_attempt: Callable[[OtherLauncherError | None], R], launcher_option: Launcher | None
+) -> R:
+    """Return the result of an attempt, or of a second one if a guessed launcher was wrong.
+
+    A launcher that was given stands. The second attempt is given what the first has shown.
+    """
+    try:
+        return run_attempt(None)
+    except OtherLauncherError as error:
+        if launcher_option is not None:
+            raise
+        return run_attempt(error)
 
 
 def choose_launcher(

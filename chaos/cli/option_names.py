@@ -1,7 +1,12 @@
 """The names that the command line has for the fields of a request."""
 
-#: Those that are no field's name with other hyphens: `for` and `continue` are words of Python's.
-_OPTIONS = {"question": "--for", "continues": "--continue"}
+#: Those that are no field's name with hyphens: `for` and `continue` are words of Python's.
+_OPTIONS = {
+    "question": "--for",
+    "continues": "--continue",
+    "max_faults": "--most-faults",
+    "kinds": "--fault",
+}
 
 
 def describe_option(field: str, value: str = "") -> str:

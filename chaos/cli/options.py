@@ -1,16 +1,13 @@
 """Options that several commands share: one name, one meaning."""
 
-import functools
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from chaos import settings
 from chaos.cli.rules import ExcludesOption
-from chaos.errors import OtherLauncherError
 from chaos.model.launcher import Launcher
 from chaos.model.plan import BackendName, PlanBackend
 
@@ -90,25 +87,3 @@ Scale = Annotated[
         "--scale", min=1, metavar="X", help="Speed-up of time. Default: a few losses per run."
     ),
 ]
-
-
-AGAIN = "chaos.cli.options.again"  # in a context: why its command is carried out once more
-
-
-def retry_launcher(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that begins again under another launcher, where the guessed one was wrong.
-
-    A launcher that was given stands.
-    """
-
-    @functools.wraps(command)
-    def run_command(context: typer.Context, **params: Any) -> None:  # noqa: ANN401 - the options
-        try:
-            command(context, **params)
-        except OtherLauncherError as error:
-            if params["launcher"] is not None:
-                raise
-            context.meta[AGAIN] = error
-            command(context, **params)
-
-    return run_command

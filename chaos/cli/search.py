@@ -2,36 +2,24 @@
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from difflib import get_close_matches
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from chaos.app.script import (
-    build_confinement,
-    choose_backend,
-    choose_launcher,
-    create_audit_folder,
-    locate_script,
-    refuse_without_extra,
-)
-from chaos.audit.budget import Budget
-from chaos.audit.folder import AuditFolder
-from chaos.audit.plans import build_base_plan, set_launcher
+from chaos.app.search import SearchDisplay, SearchRequest, run_search
 from chaos.audit.run_row import RunRow
 from chaos.audit.terminal import AuditDisplay
 from chaos.cli import signals
 from chaos.cli.audit_options import AllowWrites, Fit, Script, Workers
 from chaos.cli.documents import Document, Format, Output
 from chaos.cli.options import (
-    AGAIN,
     REPORTS,
     IsModule,
     Reports,
@@ -39,25 +27,18 @@ from chaos.cli.options import (
     Seed,
     StartedBy,
     parse_seconds,
-    retry_launcher,
 )
-from chaos.errors import MissingExtraError, UsageError
-from chaos.launch.backends import open_launcher
-from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.masking import mask_words
-from chaos.model.plan import Plan
-from chaos.plan.draw import DRAWN
 from chaos.report.screen import ConsoleAnnouncer, build_console, render_plain
 from chaos.run.clock import SystemClock
-from chaos.run.ports import ScriptBackend
+from chaos.run.display_path import format_path
 from chaos.search import FAULTS_MAX
 from chaos.wording import plural
 
 if TYPE_CHECKING:
     from chaos.search.search import FoundCause, SearchResult
 
-# Where neither a time nor a number of runs is asked for; a search has no end of its own.
-SEARCH_S = 300.0
+_FIELDS = {item.name for item in fields(SearchRequest)} - {"script", "arguments"}
 
 Limit = Annotated[
     float | None,
@@ -80,16 +61,14 @@ Faults = Annotated[
 ]
 
 
-@retry_launcher
 def search(  # noqa: PLR0913 - one parameter per option
-    context: typer.Context,
     script: Script,
     arguments: ScriptArguments = None,
     *,
     module: IsModule = False,
     time_limit: Limit = None,
     max_runs: MaxRuns = None,
-    most: MostFaults = FAULTS_MAX,
+    max_faults: MostFaults = FAULTS_MAX,
     kinds: Faults = None,
     launcher: StartedBy = None,
     workers: Workers = None,
@@ -106,36 +85,12 @@ def search(  # noqa: PLR0913 - one parameter per option
 
     Example: chaos search train.py --time-limit 300s -- --epochs 4
     """
+    options = {name: value for name, value in locals().items() if name in _FIELDS}
     document = Document.from_options(form, output, "text", "json")
     console = build_console(stderr=document.takes_stdout)
-    announcer = ConsoleAnnouncer(console)
-    if find_spec("hypothesis") is None:
-        raise MissingExtraError.from_package("chaos search", "Hypothesis", "search")
-    _refuse_unknown(kinds or ())
-    run = locate_script(script, is_module=module)
-    launcher = choose_launcher(launcher, run, announcer, context.meta.get(AGAIN))
-    refuse_without_extra(run.file, LAUNCHER_FACTS[launcher])
-    facts, words = LAUNCHER_FACTS[launcher], arguments or ()
-    count = workers or facts.default_workers
-    plan = build_base_plan(run, words, cwd=Path.cwd(), seed=seed, workers=count, fit=fit)
-    backend = choose_backend("fork", launcher, announcer)
-    plan = set_launcher(plan, launcher, arguments or (), backend=backend)
-    folder = create_audit_folder(plan, reports, kind="searches")
-    with ExitStack() as exit_stack:
-        result = _run_search(
-            plan.replace(confined=build_confinement(folder, allow_writes)),
-            exit_stack.enter_context(open_launcher(launcher, announcer)),
-            folder,
-            exit_stack.enter_context(
-                AuditDisplay(console, SystemClock(), is_ending=signals.has_signal)
-            ),
-            scenarios_folder=reports / "searches" / f"{plan.slug}-found",
-            budget=Budget(time_limit if time_limit or max_runs else SEARCH_S, max_runs),
-            follows_script=workers is None and facts.sets_worker_count,
-            seed=seed,
-            max_faults=most,
-            kinds=kinds,
-        )
+    request = SearchRequest.from_options(script, arguments or (), options)
+    command = shlex.join(["chaos", *map(str, mask_words(sys.argv[1:]))])
+    result = run_search(request, SearchScreen(console), command=command)
     print_on_console = partial(print_result, result)
     if not document.takes_stdout:
         print_on_console(console)
@@ -148,46 +103,33 @@ def search(  # noqa: PLR0913 - one parameter per option
     raise typer.Exit(result.exit_code)
 
 
-def _refuse_unknown(kinds: Sequence[str]) -> None:
-    """Raise `UsageError` for a kind of fault that is never drawn, before anything is made."""
-    drawn_kinds = list(dict.fromkeys(name for name, _ in DRAWN))
-    for kind in kinds:
-        if kind not in drawn_kinds:
-            close_kinds = get_close_matches(kind, drawn_kinds, n=1)
-            hint = (
-                f"Did you mean {close_kinds[0]}?"
-                if close_kinds
-                else f"Those drawn are {', '.join(drawn_kinds)}."
-            )
-            raise UsageError(f"no fault is drawn that is called '{kind}'", hint, location="--fault")
+class SearchScreen(ConsoleAnnouncer):
+    """The listener of a search, on a console."""
+
+    @contextmanager
+    def follow(self, folder: Path) -> Iterator[SearchDisplay]:
+        """Show the progress; if the search is broken off, say where the findings so far are."""
+        with _ConsoleDisplay(self._console, SystemClock(), is_ending=signals.has_signal) as display:
+            try:
+                yield display
+            except KeyboardInterrupt:
+                from chaos.search.search import RESULT  # noqa: PLC0415 - Hypothesis is in an extra
+
+                display.write_line(Text(f"found so far: {format_path(folder)}/{RESULT}"))
+                raise
 
 
-def _run_search(
-    plan: Plan,
-    backend: ScriptBackend,
-    folder: AuditFolder,
-    display: AuditDisplay,
-    **search_fields: Any,  # noqa: ANN401 - the fields of a search
-) -> "SearchResult":
-    """Search, and return the result; if it is broken off, say where the findings so far are."""
-    # Imported here: Hypothesis is in an extra, and what is refused before costs no second.
-    from chaos.search.search import RESULT, Search  # noqa: PLC0415
+class _ConsoleDisplay(AuditDisplay):
+    """The progress of a search, with the plans that fail."""
 
-    fault_search = Search(
-        plan,
-        backend,
-        folder,
-        clock=SystemClock(),
-        show_progress=display.show,
-        report_row=partial(_show_plan, display),
-        command=shlex.join(["chaos", *map(str, mask_words(sys.argv[1:]))]),
-        **search_fields,
-    )
-    try:
-        return fault_search.run()
-    except KeyboardInterrupt:
-        display.write_line(Text(f"found so far: {folder.display_path}/{RESULT}"))
-        raise
+    def show_plan(self, number: int, row: RunRow) -> None:
+        """Show the plan that was run last; where lines stay, only one that failed."""
+        text = Text.assemble(("plans", "bold"), f"  {number}  {row.status}: {row.name}")
+        text.no_wrap, text.overflow = True, "ellipsis"
+        if self.can_replace:
+            self.replace_content(text)
+        elif row.is_wrong:
+            self.write_line(text)
 
 
 def print_result(result: "SearchResult", console: Console) -> None:
@@ -248,13 +190,3 @@ def _describe_size(cause: "FoundCause") -> str:
     if not cause.is_repeated:
         parts.append("it came out another way when it was repeated")
     return "; ".join(parts)
-
-
-def _show_plan(display: AuditDisplay, number: int, row: RunRow) -> None:
-    """Show the plan that was run last; where lines stay, only one that failed."""
-    text = Text.assemble(("plans", "bold"), f"  {number}  {row.status}: {row.name}")
-    text.no_wrap, text.overflow = True, "ellipsis"
-    if display.can_replace:
-        display.replace_content(text)
-    elif row.is_wrong:
-        display.write_line(text)
