@@ -11,7 +11,6 @@ from typing import Unpack
 from chaos.app.audit import run_audit
 from chaos.app.audit_options import Args, AuditOptions
 from chaos.app.audit_request import AuditRequest
-from chaos.app.keywords import show_keywords
 from chaos.app.project_defaults import PathLike, merge_project_defaults
 from chaos.app.run import RunOptions, RunRequest, run_scenario
 from chaos.audit.result import AuditResult
@@ -20,6 +19,7 @@ from chaos.cli.audit_words import write_command
 from chaos.cli.documents import Document
 from chaos.cli.run_screen import RunScreen
 from chaos.extensions import refuse_unusable
+from chaos.keywords import show_keywords
 from chaos.report.result import Result
 from chaos.report.screen import build_program_console
 
@@ -45,9 +45,9 @@ def audit(
     folder. The result shows itself in a notebook.
     """
     refuse_unusable()
-    command = write_command(AuditRequest.from_options(script, args, options))
+    command = write_command(AuditRequest.parse(script, args, options))
     merged_options = merge_project_defaults(AuditOptions.__annotations__, options)
-    request = AuditRequest.from_options(script, args, merged_options)
+    request = AuditRequest.parse(script, args, merged_options)
     screen = AuditScreen(build_program_console(quiet=quiet), Document(None, None))
     return run_audit(request, screen, command=command)
 
@@ -68,5 +68,5 @@ def run(scenario: PathLike, *, quiet: bool = False, **options: Unpack[RunOptions
     """
     refuse_unusable()
     merged_options = merge_project_defaults(RunOptions.__annotations__, options)
-    request = RunRequest.from_options(scenario, merged_options)
+    request = RunRequest.parse(scenario, merged_options)
     return run_scenario(request, RunScreen(build_program_console(quiet=quiet)))

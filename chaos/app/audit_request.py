@@ -23,7 +23,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "restart": get_args(Restart),
     "backend": get_args(PlanBackend),
 }
-_LEAST_COUNTS = {
+_MINIMA = {
     "max_runs": 1,
     "workers": 1,
     "retries": 1,
@@ -46,7 +46,7 @@ class _Exclusion(NamedTuple):
     """A field does not go with another one that has this value."""
 
     field: str
-    other: str
+    other_field: str
     value: str
     problem: str
     hint: str
@@ -119,7 +119,7 @@ class AuditRequest:
     reports: Path = Path("reports")
 
     @classmethod
-    def from_options(cls, script: PathLike, args: Args, options: Mapping[str, Any]) -> Self:
+    def parse(cls, script: PathLike, args: Args, options: Mapping[str, Any]) -> Self:
         """Return the request of options as they are written: see `AuditOptions`."""
         return cls(script=Path(script), arguments=split_arguments(args), **parse_options(options))
 
@@ -133,8 +133,8 @@ class AuditRequest:
         """
         for name, choices in _CHOICES.items():
             require_choice(name, getattr(self, name), choices)
-        for name, least in _LEAST_COUNTS.items():
-            require_count(name, getattr(self, name), least)
+        for name, minimum in _MINIMA.items():
+            require_count(name, getattr(self, name), minimum)
         for name in _NUMBERS:
             require_number(name, getattr(self, name))
         for name in _SWITCHES:
@@ -154,7 +154,7 @@ class AuditRequest:
         for exclusion in _EXCLUSIONS:
             is_given = self.is_given(exclusion.field)
             is_asking = getattr(self, exclusion.field) != exclusion.unless
-            if is_given and is_asking and getattr(self, exclusion.other) == exclusion.value:
+            if is_given and is_asking and getattr(self, exclusion.other_field) == exclusion.value:
                 raise RequestError(exclusion.problem, exclusion.hint, field=exclusion.field)
 
     def is_given(self, name: str) -> bool:

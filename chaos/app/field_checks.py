@@ -13,11 +13,11 @@ def require_choice(field: str, value: object, choices: Collection[str]) -> None:
         raise _build_error(field, value, ", ".join(choices))
 
 
-def require_count(field: str, value: object, least: int) -> None:
-    """Raise `RequestError` for what is no whole number from the least on; None is left out."""
+def require_count(field: str, value: object, minimum: int) -> None:
+    """Raise `RequestError` for what is no whole number from the minimum on; None is left out."""
     is_count = isinstance(value, Integral) and not isinstance(value, bool)
-    if value is not None and (not is_count or value < least):  # type: ignore[operator]
-        raise _build_error(field, value, f"a whole number from {least}")
+    if value is not None and (not is_count or value < minimum):  # type: ignore[operator]
+        raise _build_error(field, value, f"a whole number from {minimum}")
 
 
 def require_number(field: str, value: object) -> None:

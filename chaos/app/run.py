@@ -38,7 +38,7 @@ class RunRequest:
     keep_storage: bool = False
 
     @classmethod
-    def from_options(cls, scenario: PathLike, options: Mapping[str, Any]) -> Self:
+    def parse(cls, scenario: PathLike, options: Mapping[str, Any]) -> Self:
         """Return the request of options as they are written: see `RunOptions`."""
         values = {name: value for name, value in options.items() if value is not None}
         if "reports" in values:

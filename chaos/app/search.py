@@ -58,7 +58,7 @@ class SearchRequest:
     reports: Path = Path("reports")
 
     @classmethod
-    def from_options(cls, script: PathLike, args: Args, options: Mapping[str, Any]) -> Self:
+    def parse(cls, script: PathLike, args: Args, options: Mapping[str, Any]) -> Self:
         """Return the request of options as they are written; one that is None is left out."""
         values = parse_options(options)
         values["kinds"] = tuple(values.get("kinds", ()))

@@ -101,7 +101,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     }
     document = Document.from_options(form, output, "text", "md", "github", *FILES)
     screen = AuditScreen(build_console(stderr=document.takes_stdout), document)
-    request = AuditRequest.from_options(script, arguments or (), options)
+    request = AuditRequest.parse(script, arguments or (), options)
     command = shlex.join(["chaos", *map(str, mask_words(sys.argv[1:]))])
     result = run_audit(request, screen, command=command)
     screen.publish_card(result.card, result.directory)

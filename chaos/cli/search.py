@@ -88,7 +88,7 @@ def search(  # noqa: PLR0913 - one parameter per option
     options = {name: value for name, value in locals().items() if name in _FIELDS}
     document = Document.from_options(form, output, "text", "json")
     console = build_console(stderr=document.takes_stdout)
-    request = SearchRequest.from_options(script, arguments or (), options)
+    request = SearchRequest.parse(script, arguments or (), options)
     command = shlex.join(["chaos", *map(str, mask_words(sys.argv[1:]))])
     result = run_search(request, SearchScreen(console), command=command)
     print_on_console = partial(print_result, result)

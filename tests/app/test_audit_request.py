@@ -24,7 +24,7 @@ NAMES = [item.name for item in fields(AuditRequest) if item.name not in ("script
 
 
 def asked(**options: Any) -> AuditRequest:
-    return AuditRequest.from_options("train.py", (), options)
+    return AuditRequest.parse("train.py", (), options)
 
 
 def options_of_the_command() -> dict[str, Any]:
@@ -53,7 +53,7 @@ def test_every_field_that_a_launchers_row_names_is_one() -> None:
 
 
 def test_options_as_they_are_written_are_read_as_values() -> None:
-    request = AuditRequest.from_options(
+    request = AuditRequest.parse(
         "train.py",
         {"epochs": 4},
         {
@@ -220,7 +220,7 @@ def test_the_command_of_a_request_has_what_is_not_the_commands_own_default() -> 
         "tier": {"/local": "node"},
         "seed": 0,
     }
-    request = AuditRequest.from_options("train.py", ["--token", "x y"], options)
+    request = AuditRequest.parse("train.py", ["--token", "x y"], options)
 
     assert write_command(request) == (
         "chaos audit --for crash --time-limit 90 --accept rng --accept older-save=best "

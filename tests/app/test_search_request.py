@@ -37,6 +37,6 @@ def test_each_field_is_an_option_with_its_name_and_its_default() -> None:
 )
 def test_what_no_search_has_is_refused(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(RequestError) as refused:
-        SearchRequest.from_options("train.py", (), options)
+        SearchRequest.parse("train.py", (), options)
 
     assert str(refused.value.rename_fields(describe_option)).startswith(problem)

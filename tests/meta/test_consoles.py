@@ -32,3 +32,24 @@ def test_stdout_is_written_in_one_place() -> None:
 def test_no_text_is_read_as_markup() -> None:
     markup = ("Text.from_markup", "render_markup", "from_markup")
     assert [found for found in calls() if found[1] in markup] == []
+
+
+def test_use_cases_know_no_console_no_command_line_and_no_pytest() -> None:
+    edges = {"typer", "click", "rich", "pytest", "_pytest"}
+    imported = {
+        f"{module.name}: {name}"
+        for module in MODULES
+        if module.is_relative_to(ROOT / "chaos/app")
+        for node in ast.walk(ast.parse(module.read_bytes()))
+        for name in imported_names(node)
+        if name.partition(".")[0] in edges or name.startswith(("chaos.cli", "chaos.api"))
+    }
+
+    assert not imported
+
+
+def imported_names(node: ast.AST) -> list[str]:
+    """Return the modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []
