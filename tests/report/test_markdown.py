@@ -115,7 +115,9 @@ def test_one_annotation_per_failed_scenario_at_its_line(
     ]
     guilty, broken = build_annotations(rows, places)
 
-    assert guilty.startswith("::error file=s/g%2C1.yaml,line=3,title=numbers-differ-at-resume%3A worker killed")
+    assert guilty.startswith(
+        "::error file=s/g%2C1.yaml,line=3,title=numbers-differ-at-resume%3A worker killed"
+    )
     assert "10 %25" in guilty
     assert "%0Achaos replay reports/" in guilty
     assert broken == "::error file=n.yaml,line=2,title=could not run%3A a%3A b::1%0A2"
