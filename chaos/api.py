@@ -9,19 +9,18 @@ terminal. Ctrl-C, in a notebook "interrupt", ends both in good order.
 from typing import Unpack
 
 from chaos.app.audit import run_audit
+from chaos.app.audit_command import write_command
 from chaos.app.audit_options import Args, AuditOptions
 from chaos.app.audit_request import AuditRequest
 from chaos.app.project_defaults import PathLike, merge_project_defaults
 from chaos.app.run import RunOptions, RunRequest, run_scenario
 from chaos.audit.result import AuditResult
-from chaos.cli.audit_screen import AuditScreen
-from chaos.cli.audit_words import write_command
-from chaos.cli.documents import Document
-from chaos.cli.run_screen import RunScreen
 from chaos.extensions import refuse_unusable
 from chaos.keywords import show_keywords
 from chaos.report.result import Result
 from chaos.report.screen import build_program_console
+from chaos.screens.audit import AuditScreen
+from chaos.screens.run import RunScreen
 
 
 @show_keywords(AuditOptions)
@@ -48,7 +47,7 @@ def audit(
     command = write_command(AuditRequest.parse(script, args, options))
     merged_options = merge_project_defaults(AuditOptions.__annotations__, options)
     request = AuditRequest.parse(script, args, merged_options)
-    screen = AuditScreen(build_program_console(quiet=quiet), Document(None, None))
+    screen = AuditScreen(build_program_console(quiet=quiet))
     return run_audit(request, screen, command=command)
 
 

@@ -36,7 +36,7 @@ from chaos.cli.audit_options import (
     Within,
     Workers,
 )
-from chaos.cli.audit_screen import FILES, AuditScreen
+from chaos.cli.audit_screen import FILES, AuditCommandScreen
 from chaos.cli.documents import Document, Format, Output
 from chaos.cli.options import (
     REPORTS,
@@ -100,7 +100,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
         name: value for name, value in locals().items() if name in AuditOptions.__annotations__
     }
     document = Document.from_options(form, output, "text", "md", "github", *FILES)
-    screen = AuditScreen(build_console(stderr=document.takes_stdout), document)
+    screen = AuditCommandScreen(build_console(stderr=document.takes_stdout), document)
     request = AuditRequest.parse(script, arguments or (), options)
     command = shlex.join(["chaos", *map(str, mask_words(sys.argv[1:]))])
     result = run_audit(request, screen, command=command)

@@ -18,8 +18,8 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from chaos import __version__
+from chaos.app.option_names import describe_option
 from chaos.cli import signals
-from chaos.cli.option_names import describe_option
 from chaos.cli.streams import write_document
 from chaos.errors import ChaosError, JobError, RequestError, UsageError
 from chaos.installation import is_extended

@@ -9,13 +9,13 @@ import pytest
 import typer
 
 import chaos
+from chaos.app.audit_command import write_command
 from chaos.app.audit_options import AuditOptions
 from chaos.app.audit_request import AuditRequest
+from chaos.app.option_names import describe_option
 from chaos.app.project_defaults import merge_project_defaults
 from chaos.audit.plans import NodeRange
-from chaos.cli.audit_words import write_command
 from chaos.cli.commands import app
-from chaos.cli.option_names import describe_option
 from chaos.errors import RequestError
 from chaos.model.expect import AcceptedFinding
 from chaos.model.launcher import LAUNCHER_FACTS

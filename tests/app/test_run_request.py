@@ -9,9 +9,9 @@ import pytest
 import typer
 
 import chaos
+from chaos.app.option_names import describe_option
 from chaos.app.run import RunOptions, RunRequest, find_open_backend
 from chaos.cli.commands import app
-from chaos.cli.option_names import describe_option
 from chaos.errors import RequestError
 
 NAMES = [item.name for item in fields(RunRequest) if item.name != "scenario"]

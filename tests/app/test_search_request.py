@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import typer
 
+from chaos.app.option_names import describe_option
 from chaos.app.search import SearchRequest
 from chaos.cli.commands import app
-from chaos.cli.option_names import describe_option
 from chaos.errors import RequestError
 
 NAMES = [item.name for item in fields(SearchRequest) if item.name not in ("script", "arguments")]

@@ -34,6 +34,15 @@ def test_no_text_is_read_as_markup() -> None:
     assert [found for found in calls() if found[1] in markup] == []
 
 
+def test_the_functions_for_python_know_no_command_line() -> None:
+    tree = ast.parse((ROOT / "chaos/api.py").read_bytes())
+    imported = {name for node in ast.walk(tree) for name in imported_names(node)}
+
+    assert not {name for name in imported if name.startswith(("chaos.cli", "typer"))}
+    assert len((ROOT / "chaos/api.py").read_text(encoding="utf-8").splitlines()) < 90
+    assert len((ROOT / "chaos/cli/audit.py").read_text(encoding="utf-8").splitlines()) < 320
+
+
 def test_use_cases_know_no_console_no_command_line_and_no_pytest() -> None:
     edges = {"typer", "click", "rich", "pytest", "_pytest"}
     imported = {

@@ -5,8 +5,8 @@
     python -m tests.recorded.guard --accept                         take today's answers for right
 
 `runs.tar.xz` holds the plan, the history and the baselines of each run, with no path of the
-machine that made it; `answers.json` says of each run how it was judged, of each check, and of each kind of finding. A
-difference is either a defect of the change or the purpose of it, which its commit then says.
+machine that made it; `answers.json` says of each run how it was judged, with the checks that did
+not pass and the kinds of its findings. A difference is either a defect of the change or the purpose of it, which its commit then says.
 """
 
 import argparse

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
 from chaos.app.audit_request import AuditRequest
+from chaos.app.option_names import describe_option
 from chaos.audit.plans import NodeRange
-from chaos.cli.option_names import describe_option
 from chaos.model.expect import AcceptedFinding
 from chaos.model.masking import mask_words
 
