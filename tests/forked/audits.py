@@ -11,25 +11,23 @@ ROOT = Path(__file__).parents[2]
 
 
 class Named(NamedTuple):
-    """What an audit must name: the check, the part that did not come back, and its words.
+    """What an audit must name: the check, the part that did not come back, and the kind.
 
     A job that begins anew is compared with no state, and so has no part.
     """
 
     check: str
     part: str | None
-    words: str
+    kind: str
 
 
 BROKEN = {
-    "digits_from_scratch": Named("resume-point", None, "started from scratch"),
-    "digits_one_epoch_off": Named("cursor", "cursor", "they were trained again"),
-    "digits_optimizer_lost": Named(
-        "state", "optimizer.momentum_buffer", "optimizer.momentum_buffer is not restored"
-    ),
-    "digits_schedule_lost": Named("state", "schedule", "schedule is back at its first value"),
-    "digits_rng_lost": Named("state", "rng.torch", "rng.torch is back at its first value"),
-    "digits_data_order": Named("sample-order", "inputs", "was given the samples of epoch"),
+    "digits_from_scratch": Named("resume-point", None, "checkpoint-unused"),
+    "digits_one_epoch_off": Named("cursor", "cursor", "inputs-trained-again"),
+    "digits_optimizer_lost": Named("state", "optimizer.momentum_buffer", "part-not-restored"),
+    "digits_schedule_lost": Named("state", "schedule", "part-not-restored"),
+    "digits_rng_lost": Named("state", "rng.torch", "part-not-restored"),
+    "digits_data_order": Named("sample-order", "inputs", "other-epoch-samples"),
 }
 
 

@@ -6,7 +6,8 @@
 
 `runs.tar.xz` holds the plan, the history and the baselines of each run, with no path of the
 machine that made it; `answers.json` says of each run how it was judged, with the checks that did
-not pass and the kinds of its findings. A difference is either a defect of the change or the purpose of it, which its commit then says.
+not pass and the kinds of its findings. A difference is either a defect of the change or the
+purpose of it, which its commit then says.
 """
 
 import argparse
