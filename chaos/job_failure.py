@@ -448,7 +448,7 @@ def _describe_gpu_request(history: History, reason: str) -> str | None:
     if not _GPU_WORDS.search(reason):
         return None
     is_gpu_replaced = any(
-        "use_gpu" in event.replaced for _, event in history.select_events(FitCalled)
+        "use_gpu" in event.original_settings for _, event in history.select_events(FitCalled)
     )
     replacement = ", in place of `use_gpu=True`" if is_gpu_replaced else ""
     return f"the job asks for a GPU by itself; the embedded backend trains on the CPU{replacement}"

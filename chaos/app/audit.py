@@ -138,7 +138,7 @@ class _AuditRun:
         """Return the places: without nodes that can be lost, in the order for crashes."""
         request, facts = self._request, self._facts.apply_restart(self._restart)
         is_on_several = (request.nodes or ONE_NODE) != ONE_NODE
-        can_lose_nodes = facts.can_lose_nodes or facts.returns_preempted or is_on_several
+        can_lose_nodes = facts.replaces_lost_nodes or facts.returns_preempted or is_on_several
         question = request.question if can_lose_nodes else "crash"
         groups: Sequence[SiteCategory] = select_site_categories(request.places, question)
         return SiteChoice(

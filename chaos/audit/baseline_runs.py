@@ -504,7 +504,7 @@ def _is_equal(first_history: History, second_history: History) -> bool:
 def _find_script_setting(history: History, setting: str) -> str | None:
     """Return the script's value of a setting that chaos replaces."""
     fit_call = next((event for _, event in history.select_events(FitCalled)), None)
-    value = None if fit_call is None else fit_call.replaced.get(setting)
+    value = None if fit_call is None else fit_call.original_settings.get(setting)
     return None if value is None else str(value)
 
 

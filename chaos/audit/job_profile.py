@@ -188,10 +188,10 @@ class JobProfile:
 
     def can_lose_node(self, rank: int) -> bool:
         """Return whether the job outlives the loss of a rank's node."""
-        return self.facts.can_lose_nodes or rank in self.remote_ranks
+        return self.facts.replaces_lost_nodes or rank in self.remote_ranks
 
     @cached_property
-    def points(self) -> tuple[TrainingPlace, ...]:
+    def resume_places(self) -> tuple[TrainingPlace, ...]:
         """The places from which a restart can resume.
 
         They are those of Ray's checkpoints; without any, those of the job's own files.
@@ -203,15 +203,15 @@ class JobProfile:
         )
 
     @cached_property
-    def resume_points(self) -> tuple[TrainingPlace, ...]:
+    def resume_places_before_end(self) -> tuple[TrainingPlace, ...]:
         """The points with training left after them."""
         if self.reports_by_clock:
-            return self.points
+            return self.resume_places
         end = max(
             (TrainingPlace(epoch, steps) for (epoch, _), steps in self.steps.items()), default=None
         )
         last_point = TrainingPlace(self.epoch_last, 1) if end is None else end
-        return tuple(point for point in self.points if point < last_point)
+        return tuple(point for point in self.resume_places if point < last_point)
 
     @property
     def step_place_count(self) -> int:
@@ -320,7 +320,7 @@ def measure_job(
         seconds=(history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0,
         settings=_find_settings(fit_call, facts, history) if fit_call else {},
         remote_ranks=() if facts.has_spare_nodes else _find_remote_ranks(history),
-        replaced=fit_call.replaced if fit_call else {},
+        replaced=fit_call.original_settings if fit_call else {},
         script_saves=_find_rank_saves(saves),
         unwatched_saves=_find_unwatched_saves(history),
         loaders=_find_loader_steps(history, steps),

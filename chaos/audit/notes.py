@@ -186,7 +186,7 @@ def _describe_omissions(profile: JobProfile) -> Iterator[str]:
         yield f"not tried, since it needs Ray Train: {'; '.join(omitted_groups)}"
     if not facts.lacks_feature("queue"):
         yield from _describe_queue_omissions(profile)
-    elif not facts.can_lose_nodes:
+    elif not facts.replaces_lost_nodes:
         node_groups = "; ".join(group for group in SITE_CATEGORIES if needs_nodes(group))
         yield (
             "no fault takes the node that hosts the rendezvous, that of rank 0: torchelastic does "

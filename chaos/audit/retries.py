@@ -118,7 +118,7 @@ class Retries(Record):
         if not end.has_run_end or end.deadline is not None or not landed_count:
             return cls(source="unknown")
         if len(fit_calls) > 1:
-            names = tuple(call.replaced.get("name", call.run_name) for call in fit_calls)
+            names = tuple(call.original_settings.get("name", call.run_name) for call in fit_calls)
             count = min(len(fit_calls) - 1, faults)
             return cls(source="script", count=count, names=names if _began_anew(run) else ())
         has_restarted = history.count(WorkerGroupStarted) > 1

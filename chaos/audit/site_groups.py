@@ -30,7 +30,7 @@ from chaos.faults.lose_answer import LoseAnswer
 from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.requeue_job import RequeueJob
 from chaos.faults.return_capacity import ReturnCapacity
-from chaos.model.places import EpochRank, OpenEndedPlace, TrainingPlace
+from chaos.model.places import EpochRank, SortablePlace, TrainingPlace
 from chaos.model.plan import Op
 from chaos.model.trigger import (
     MOMENTS,
@@ -108,26 +108,26 @@ def build_sort_key(op: Op) -> tuple[int, int, int, int, int]:
 
 def find_resume_point(op: Op, profile: JobProfile) -> TrainingPlace | None:
     """Return the last point before an op that has training left after it."""
-    points = profile.resume_points
+    points = profile.resume_places_before_end
     if isinstance(op.at, AtRecovery) or not points:
         return None
     training_place = find_training_place(op, profile)
-    point_count = bisect_left(profile.points, training_place)
+    point_count = bisect_left(profile.resume_places, training_place)
     # The last ones may have no training left after them.
-    return profile.points[point_count - 1] if 0 < point_count <= len(points) else None
+    return profile.resume_places[point_count - 1] if 0 < point_count <= len(points) else None
 
 
-def find_training_place(op: Op, profile: JobProfile) -> OpenEndedPlace:
+def find_training_place(op: Op, profile: JobProfile) -> SortablePlace:
     """Return an op's place, in a form in which the points before it are smaller."""
     trigger = op.at
     if isinstance(trigger, AtStep):
-        return OpenEndedPlace(trigger.epoch, trigger.step)
+        return SortablePlace(trigger.epoch, trigger.step)
     if isinstance(trigger, AtMoment) and trigger.moment == "committed":
-        return OpenEndedPlace(trigger.epoch + 1, 0.5)
+        return SortablePlace(trigger.epoch + 1, 0.5)
     step = inf
     if isinstance(trigger, AtMoment):
         step = min(_find_step_counts(trigger, profile), default=inf)
-    return OpenEndedPlace(trigger.epoch, step)
+    return SortablePlace(trigger.epoch, step)
 
 
 def _find_step_counts(trigger: AtMoment, profile: JobProfile) -> Iterator[float]:
@@ -241,7 +241,7 @@ def _build_step_groups(profile: JobProfile) -> Iterator[SiteGroup]:
 
     In a job that reports by the clock, no step is known to be the last of its epoch.
     """
-    first_point = profile.points[0] if profile.points else (1, 0)
+    first_point = profile.resume_places[0] if profile.resume_places else (1, 0)
     initial_group = find_initial_category(profile.facts)
     for (epoch, rank), steps in profile.steps.items():
         if profile.reports_by_clock:
@@ -353,7 +353,7 @@ def _build_node_losses(
     There is a spare node from the start, or the next start is on another one; else another one
     comes, while the others wait, or where fewer may go on, once they do.
     """
-    if not profile.facts.can_lose_nodes:
+    if not profile.facts.replaces_lost_nodes:
         if not profile.remote_ranks:
             return
         trigger = trigger.replace(rank=profile.remote_ranks[rank % len(profile.remote_ranks)])
@@ -377,7 +377,7 @@ def _build_loss_ops(trigger: AtStep | AtMoment, profile: JobProfile) -> tuple[Op
 
 def _build_return_ops(loss_op: Op, profile: JobProfile) -> tuple[Op, ...]:
     """Return the op by which a node comes back, at a place of one that stays; none with spares."""
-    if profile.facts.can_lose_nodes:
+    if profile.facts.replaces_lost_nodes:
         return ()
     if profile.is_elastic:
         trigger = AtRecovery(recovering_from=loss_op.index, stage="first_step", rank=0)
@@ -468,7 +468,7 @@ def _build_recovery_groups(profile: JobProfile, *, seed: int) -> Iterator[SiteGr
                 _build_recovery_ops(profile, trigger, stage, profile.ranks[recovery_rank]),
             )
         fault_step = trigger.step if isinstance(trigger, AtStep) else inf
-        follows_save = profile.points and (epoch, fault_step) > profile.points[0]
+        follows_save = profile.resume_places and (epoch, fault_step) > profile.resume_places[0]
         for rank in profile.loading_ranks if follows_save else ():
             yield _build_single_group(
                 INSIDE_LOAD, _build_recovery_ops(profile, trigger, "loading", rank)

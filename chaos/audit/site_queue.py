@@ -122,13 +122,13 @@ def find_part(place: FaultSite, profile: JobProfile) -> int | None:
     point = find_last_resume_point(place, profile)
     if point is None:
         return None
-    points = profile.resume_points
+    points = profile.resume_places_before_end
     return bisect_left(points, point) * count_parts(profile) // len(points)
 
 
 def count_parts(profile: JobProfile) -> int:
     """Return the number of parts of training that have a checkpoint to resume from."""
-    return min(PARTS, len(profile.resume_points))
+    return min(PARTS, len(profile.resume_places_before_end))
 
 
 def select_part_places(

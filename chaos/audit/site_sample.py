@@ -220,9 +220,9 @@ def _explain_no_node(group: SiteCategory, profile: JobProfile) -> str | None:
         return _QUEUE_OMISSION_REASONS.get(group)
     if profile.facts.restarts_on_another_node and group == "fewer workers after it":
         return "each start of the command has as many ranks"
-    if needs_nodes(group) and not (profile.remote_ranks or profile.facts.can_lose_nodes):
+    if needs_nodes(group) and not (profile.remote_ranks or profile.facts.replaces_lost_nodes):
         return "the job has one node; --nodes 2 gives it two"
-    if group == "fewer workers after it" and not profile.facts.can_lose_nodes:
+    if group == "fewer workers after it" and not profile.facts.replaces_lost_nodes:
         return "the job has a fixed number of nodes; --nodes 1:2 lets it go on with one"
     return None
 

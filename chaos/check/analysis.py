@@ -157,7 +157,7 @@ class RunAnalysis:
         return RunTables(self.history, self.reference, self.is_step_aligned, resume_points)
 
     @property
-    def terms(self) -> LauncherWords:
+    def launcher_words(self) -> LauncherWords:
         return self.plan.job.launcher_facts.words
 
     @property
@@ -545,7 +545,7 @@ class RunAnalysis:
         if not all(injection.has_effect for injection in self.injections):
             return None
         if self.has_expected_error:
-            return f"{self.terms.call} failed, as expected, and nothing restarted"
+            return f"{self.launcher_words.call} failed, as expected, and nothing restarted"
         return self._describe_survival() if self.run.ending.is_finished else None
 
     def _describe_survival(self) -> str | None:

@@ -21,7 +21,7 @@ from chaos.check.kinds.artifacts import (
 from chaos.check.result import builtin_check, conclude, inconclusive, not_applicable
 from chaos.check.values import matches_name
 from chaos.model.event import FileSaved, FileTouched, SavedPart
-from chaos.model.places import OpenEndedPlace
+from chaos.model.places import SortablePlace
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.wording import plural
@@ -159,7 +159,7 @@ def _judge_artifacts(comparison: _ArtifactComparison) -> CheckResult:
             FileNeverWritten(
                 missing_file.name, missing_file.event.rank, missing_file.training_place
             ),
-            comparison.analysis.terms,
+            comparison.analysis.launcher_words,
             events=(len(comparison.analysis.history) - 1,),
             parts=(mask_path_numbers(missing_file.name),),
         )
@@ -188,10 +188,10 @@ def _judge_artifacts(comparison: _ArtifactComparison) -> CheckResult:
     )
 
 
-def _find_divergence(analysis: RunAnalysis) -> OpenEndedPlace | None:
+def _find_divergence(analysis: RunAnalysis) -> SortablePlace | None:
     """Return the place where the run first leaves its baseline, even by rounding alone."""
-    differing_losses: list[OpenEndedPlace] = [
-        OpenEndedPlace(step.epoch, step.step)
+    differing_losses: list[SortablePlace] = [
+        SortablePlace(step.epoch, step.step)
         for group in analysis.aligned_steps
         if not group.has_equal_losses
         for step, baseline_step in group.pairs()
@@ -204,7 +204,7 @@ def _find_divergence(analysis: RunAnalysis) -> OpenEndedPlace | None:
     )
 
 
-def _can_explain(divergence: OpenEndedPlace | None, written_file: WrittenFile) -> bool:
+def _can_explain(divergence: SortablePlace | None, written_file: WrittenFile) -> bool:
     """Return whether a file was written so late that the divergence explains a difference.
 
     A loss that differs at a step follows from a model that differed after the step before.
@@ -288,7 +288,7 @@ def _build_entry_anomaly(analysis: RunAnalysis, pairs: Sequence[EntryPair]) -> A
     assert severity is not None
     return build_anomaly(
         _build_entry_facts(first_pair, pairs),
-        analysis.terms,
+        analysis.launcher_words,
         events=(first_pair.run_file.number,),
         parts=(mask_path_numbers(first_pair.run_file.name),),
         severity=severity,

@@ -43,12 +43,12 @@ class Commit:
     attempt: int
     epoch: int
     checkpoint: str | None
-    #: of all ranks; only rank 0's where `has_only_survivors`: Ray 2.60 does not show whose the
+    #: of all ranks; only rank 0's where `has_only_rank_0`: Ray 2.60 does not show whose the
     #: others are, and always waits for rank 0
     metrics: tuple[dict[str, object], ...]
     #: it did not wait for the ranks of a node that was announced to go
     #: (`relax_collectives_on_preemption`)
-    has_only_survivors: bool = False
+    has_only_rank_0: bool = False
     #: the place where the content of the checkpoint was saved, if that was not at the report
     saved_place: TrainingPlace | None = None
 

@@ -201,7 +201,7 @@ def _find_batch_anomalies(
         ):
             yield build_anomaly(
                 BatchSizeDiffers(training_place, samples, micro_batches),
-                analysis.terms,
+                analysis.launcher_words,
                 events=(s.number for s in differing_steps if (s.epoch, s.step) == training_place),
             )
             return

@@ -112,7 +112,7 @@ def _find_broken_limits(analysis: RunAnalysis) -> Iterator[Anomaly]:
                 limit=None if is_unlimited else charge.limit,
                 error=_find_root_error(analysis, event.attempt),
             )
-        yield build_anomaly(facts, analysis.terms, events=(charge.number,))
+        yield build_anomaly(facts, analysis.launcher_words, events=(charge.number,))
 
 
 def _describe_unknown_limits(analysis: RunAnalysis) -> Iterator[str]:
@@ -184,7 +184,7 @@ class _ChargeTable:
         for number, event in self.select_charges("controller"):
             if not self.analysis.has_expected_error and not self._is_failed_startup(event):
                 facts = ControllerFailed(event.attempt, event.error)
-                yield build_anomaly(facts, self.analysis.terms, events=(number,))
+                yield build_anomaly(facts, self.analysis.launcher_words, events=(number,))
 
     def _is_failed_startup(self, event: FailureDecided) -> bool:
         """Return whether a fault explains that a group did not come up, which costs no budget.
@@ -218,7 +218,7 @@ class _ChargeTable:
                 charged_setting=self.settings[event.charged],
                 error=event.error,
             )
-            yield build_anomaly(facts, self.analysis.terms, events=(number,))
+            yield build_anomaly(facts, self.analysis.launcher_words, events=(number,))
 
     def _select_budget(self, injection: Injection) -> Budget | None:
         # With its one node an agent of torchrun's is gone, which alone counts its restarts.
@@ -256,7 +256,7 @@ class _ChargeTable:
                     self._find_setting(event),
                     _find_root_error(self.analysis, event.attempt),
                 )
-                yield build_anomaly(facts, self.analysis.terms, events=(number,))
+                yield build_anomaly(facts, self.analysis.launcher_words, events=(number,))
             charge_keys.add(charge_key)
 
     def _find_setting(self, event: FailureDecided) -> str | None:
@@ -274,7 +274,9 @@ class _ChargeTable:
             return
         for attempt_index in (attempt_row.index for attempt_row in self.find_uncharged_attempts()):
             events = tuple(n for s in self.analysis.hits[attempt_index] for n in s.events)
-            yield build_anomaly(FaultNotCharged(attempt_index), self.analysis.terms, events=events)
+            yield build_anomaly(
+                FaultNotCharged(attempt_index), self.analysis.launcher_words, events=events
+            )
 
     def find_uncharged_attempts(self) -> list[Attempt]:
         """Return the attempts that a fault ended and that lack a charge."""
@@ -324,7 +326,7 @@ class _ChargeTable:
         count = len(budget_charges)
         anomaly = build_anomaly(
             WrongChargeCount(self.settings[budget], count, expected_count),
-            self.analysis.terms,
+            self.analysis.launcher_words,
             events=(number for number, _ in budget_charges),
         )
         if count < expected_count and self.analysis.fault_failure is not None:
@@ -465,11 +467,11 @@ def _find_surplus_attempts(
             if previous_attempt.decisions
             else None,
         )
-        yield build_anomaly(facts, analysis.terms, events=(attempt.group_started,))
+        yield build_anomaly(facts, analysis.launcher_words, events=(attempt.group_started,))
     if not surplus_pairs:
         yield build_anomaly(
             TooManyAttempts(len(started_attempts), expected_count),
-            analysis.terms,
+            analysis.launcher_words,
             events=(
                 surplus_attempt.group_started or 0
                 for surplus_attempt in started_attempts[expected_count:]
@@ -487,7 +489,9 @@ def _find_wrong_sizes(analysis: RunAnalysis, started_attempts: list[Attempt]) ->
             facts = WrongWorkerCount(
                 attempt.index, len(attempt.worker_locations), fewest_workers, most_workers
             )
-            yield build_anomaly(facts, analysis.terms, events=(attempt.group_started or 0,))
+            yield build_anomaly(
+                facts, analysis.launcher_words, events=(attempt.group_started or 0,)
+            )
 
 
 def _find_worker_range(analysis: RunAnalysis) -> tuple[int, int]:
@@ -515,8 +519,8 @@ def _build_shortage_anomaly(
         if index + 1 not in attempt_indexes:
             events = [number for injection in hits for number in injection.events]
             facts = TooFewAttempts(count, expected_count, index)
-            return build_anomaly(facts, analysis.terms, events=events)
-    return build_anomaly(TooFewAttempts(count, expected_count), analysis.terms, events=())
+            return build_anomaly(facts, analysis.launcher_words, events=events)
+    return build_anomaly(TooFewAttempts(count, expected_count), analysis.launcher_words, events=())
 
 
 # -- charges ---------------------------------------------------------------------------------------

@@ -218,7 +218,7 @@ def _find_damage(analysis: RunAnalysis, views: list[_CheckpointView]) -> Iterato
         facts = _build_damage_facts(view, is_another_whole=is_another_whole)
         yield build_anomaly(
             facts,
-            analysis.terms,
+            analysis.launcher_words,
             events=(commit.number, view.number),
             is_result=commit.checkpoint in damaged_at_end,  # that is what the run leaves behind
         )
@@ -275,7 +275,7 @@ def _find_unfinished_checkpoints(analysis: RunAnalysis) -> Iterator[Anomaly]:
         if facts is not None:
             yield build_anomaly(
                 facts,
-                analysis.terms,
+                analysis.launcher_words,
                 events=(commit.number,),
                 is_result=True,
             )
@@ -365,7 +365,7 @@ def _find_early_removals(
         is_followed = _has_newer_commit(analysis.history, number, is_over=is_over)
         if settings.get("num_to_keep", 0) is None:
             yield build_anomaly(
-                CheckpointRemoved(deletion.checkpoint), analysis.terms, events=(number,)
+                CheckpointRemoved(deletion.checkpoint), analysis.launcher_words, events=(number,)
             )
         elif (
             earlier_commits
@@ -374,7 +374,7 @@ def _find_early_removals(
         ):
             yield build_anomaly(
                 NewestCheckpointRemoved(deletion.checkpoint, earlier_commits[-1].epoch),
-                analysis.terms,
+                analysis.launcher_words,
                 events=(earlier_commits[-1].number, number),
             )
 
@@ -401,12 +401,14 @@ def _find_retention_errors(
     number, names = final_checkpoints
     limit, score = settings.get("num_to_keep"), settings.get("checkpoint_score_attribute")
     if limit is not None and len(names) > limit + (score is not None):
-        yield build_anomaly(TooManyCheckpoints(len(names), limit), analysis.terms, events=(number,))
+        yield build_anomaly(
+            TooManyCheckpoints(len(names), limit), analysis.launcher_words, events=(number,)
+        )
     newest = commits[-1]
     if newest.checkpoint not in names:
         yield build_anomaly(
             NewestCheckpointMissing(newest.checkpoint or "", newest.epoch),
-            analysis.terms,
+            analysis.launcher_words,
             events=(newest.number, number),
         )
     checkpoint_plan, order = analysis.plan.job.checkpoint, settings.get("checkpoint_score_order")
@@ -416,7 +418,7 @@ def _find_retention_errors(
     if score is not None and best is not None and best.checkpoint not in names:
         yield build_anomaly(
             BestCheckpointMissing(best.checkpoint or "", best.epoch, score),
-            analysis.terms,
+            analysis.launcher_words,
             events=(best.number, number),
             parts=(score,),
         )
@@ -523,7 +525,7 @@ def _find_lost_reports(
     for epoch, events in sorted(reports.items()) if committed_epochs else ():
         if epoch not in committed_epochs:
             yield build_anomaly(
-                ReportNotCommitted(attempt.index, epoch), analysis.terms, events=events
+                ReportNotCommitted(attempt.index, epoch), analysis.launcher_words, events=events
             )
 
 
@@ -536,12 +538,12 @@ def _find_uncommitted_result(analysis: RunAnalysis) -> Iterator[Anomaly]:
     if names and fit_return.checkpoint not in names:
         yield build_anomaly(
             ReturnedCheckpointUncommitted(fit_return.checkpoint),
-            analysis.terms,
+            analysis.launcher_words,
             events=(number,),
         )
     elif final_checkpoints is not None and fit_return.checkpoint not in final_checkpoints[1]:
         yield build_anomaly(
             ReturnedCheckpointMissing(fit_return.checkpoint),
-            analysis.terms,
+            analysis.launcher_words,
             events=(number, final_checkpoints[0]),
         )

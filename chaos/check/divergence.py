@@ -8,29 +8,29 @@ from chaos.check.prediction_band import HIDDEN_MAX
 from chaos.check.state_snapshots import find_differing_parts
 from chaos.check.values import NumberPair, Value
 from chaos.model.events.state import find_group
-from chaos.model.places import OpenEndedPlace
+from chaos.model.places import SortablePlace
 
 _TEXT_MAX = 40
 
 
-def find_divergence_place(analysis: RunAnalysis) -> OpenEndedPlace | None:
+def find_divergence_place(analysis: RunAnalysis) -> SortablePlace | None:
     """Return the first place whose loss, metric, inputs or model differ; None without one."""
     return min(_find_differing_places(analysis), default=None)
 
 
-def _find_differing_places(analysis: RunAnalysis) -> Iterator[OpenEndedPlace]:
+def _find_differing_places(analysis: RunAnalysis) -> Iterator[SortablePlace]:
     differing_number = find_divergence(analysis)
     if differing_number is not None:
         yield differing_number.training_place
     if analysis.inputs is not None and analysis.inputs.is_repeatable:
         yield from (
-            OpenEndedPlace(difference.epoch, difference.first_step.step)
+            SortablePlace(difference.epoch, difference.first_step.step)
             for difference in analysis.inputs.differing_epochs
         )
     yield from _find_differing_models(analysis)
 
 
-def _find_differing_models(analysis: RunAnalysis) -> Iterator[OpenEndedPlace]:
+def _find_differing_models(analysis: RunAnalysis) -> Iterator[SortablePlace]:
     if analysis.reference is None:
         return
     baseline_snapshots, allowance = (
@@ -49,7 +49,7 @@ def _find_differing_models(analysis: RunAnalysis) -> Iterator[OpenEndedPlace]:
         )
         if any(find_group(name) == "model" for name in names):
             # A model that differs at an entry left the baseline before its next step.
-            yield OpenEndedPlace(
+            yield SortablePlace(
                 run_snapshot.epoch,
                 run_snapshot.step + (0.5 if run_snapshot.moment == "entered" else 0),
             )

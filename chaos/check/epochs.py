@@ -143,7 +143,7 @@ def _find_shifted_inputs(restart: Restart, analysis: RunAnalysis) -> Iterator[An
     facts_type = InputsTrainedAgain if step_offset < 0 else InputsLeftOut
     yield build_anomaly(
         facts_type(attempt_index, restart.epoch, abs(step_offset)),
-        analysis.terms,
+        analysis.launcher_words,
         events=(start.number for start in _select_settled_starts(restart)),
     )
 
@@ -185,7 +185,7 @@ def _find_wrong_starts(
             facts = StepsRepeated(rank, epoch, len(steps), expected_count, allowed_surplus, resume)
         yield build_anomaly(
             facts,
-            analysis.terms,
+            analysis.launcher_words,
             events=(start.number, *(s.number for s in steps[expected_count:])),
         )
 
@@ -210,7 +210,7 @@ def _find_cadence_anomalies(
     ):
         yield build_anomaly(
             OptimizerStepsShifted(rank, change, start.training_place),
-            analysis.terms,
+            analysis.launcher_words,
             events=(start.number,),
         )
 
@@ -252,8 +252,9 @@ def check_epochs(analysis: RunAnalysis) -> CheckResult:
     elif analysis.reference is not None:
         count_findings = [*_compare_epoch_count(analysis, analysis.reference)]
         if count_findings and analysis.resized_attempts and analysis.run.has_no_reports:
+            finding_text = describe_finding(count_findings[0].facts, analysis.launcher_words)
             doubts.append(
-                f"{describe_finding(count_findings[0].facts, analysis.terms)}; with another "
+                f"{finding_text}; with another "
                 "number of workers the job may make, and save after, another number of steps, by "
                 "which its epochs end"
             )
@@ -300,7 +301,7 @@ def _build_anomalies(analysis: RunAnalysis, findings: Iterable[_EpochFinding]) -
         attempt_without_read = None  # the first finding alone has it
         yield build_anomaly(
             facts,
-            analysis.terms,
+            analysis.launcher_words,
             events=finding.events,
             parts=finding.parts,
             is_result=finding.is_result,
@@ -498,7 +499,7 @@ def _compare_epoch_metric(analysis: RunAnalysis, reference: RunTables) -> Iterat
             else None
         )
         run_values = _select_metric_values(run_commit, key)
-        if baseline_values is not None and run_commit.has_only_survivors:
+        if baseline_values is not None and run_commit.has_only_rank_0:
             baseline_values = baseline_values[:1]
         if baseline_values is not None and run_values != baseline_values:
             facts = EpochMetricDiffers(

@@ -149,7 +149,7 @@ def _describe_success(analysis: RunAnalysis, *, accepted: int) -> str:
         raised_error = analysis.run.ending.fit_error
         assert raised_error is not None
         return (
-            f"{restart_text}{analysis.terms.describe_failure(raised_error[1].error)}, as "
+            f"{restart_text}{analysis.launcher_words.describe_failure(raised_error[1].error)}, as "
             f"expected, after {amount}"
         )
     if not analysis.plan.ops:

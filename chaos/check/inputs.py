@@ -18,7 +18,7 @@ from chaos.model.places import RankEpoch
 # Of stretches without a repeated sample: how many show how data are drawn, and how long they are of
 # all samples where each is a pass. One that fills up its last batch begins two stretches a pass.
 PASSES_MIN = 3
-PASS_SHARE = 1 / 3
+FULL_PASS_SHARE_MIN = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ class InputComparison:
                 pass_count, current_pass = pass_count + 1, set()
             current_pass.add(sample)
         total = sum(len(step.samples or ()) for step in ordered_steps)
-        return pass_count > PASSES_MIN and total / pass_count < PASS_SHARE * len(
+        return pass_count > PASSES_MIN and total / pass_count < FULL_PASS_SHARE_MIN * len(
             self.baseline_samples
         )
 

@@ -435,7 +435,7 @@ def _describe_expectation(
     expectation = expect.verdict + (f", {manner} by {expect.check}" if expect.check else "")
     expectation += f", as {expect.finding}" if expect.finding else ""
     if _is_defect_absent(analysis, status, results):
-        versions = f"{analysis.terms.name} {', '.join(expect.seen_in)}"
+        versions = f"{analysis.launcher_words.name} {', '.join(expect.seen_in)}"
         origin = f" (seen in {versions})" if expect.seen_in else ""
         is_news = _is_news(analysis, status, results)
         news = "fixed?" if is_news else "only a cluster can show the defect"

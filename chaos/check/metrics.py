@@ -139,7 +139,7 @@ def _find_wrong_counters(
                     baseline_series[epoch],
                     None if previous_epoch is None else run_series[previous_epoch],
                 ),
-                analysis.terms,
+                analysis.launcher_words,
                 events=(numbers[epoch],),
                 parts=(name,),
                 severity="cosmetic",
@@ -201,7 +201,7 @@ def check_selection(analysis: RunAnalysis) -> CheckResult:
 def _pair_commits(analysis: RunAnalysis, reference: RunTables) -> Iterator[tuple[Commit, Commit]]:
     baseline_commits = {commit.epoch: commit for commit in reference.lineage.commits}
     for commit in analysis.run.lineage.commits:
-        if commit.epoch in baseline_commits and not commit.has_only_survivors:
+        if commit.epoch in baseline_commits and not commit.has_only_rank_0:
             yield commit, baseline_commits[commit.epoch]
 
 
@@ -245,7 +245,7 @@ def _find_other_choice(
         )
         yield build_anomaly(
             ChoiceStateLost(name.name, run_commit.epoch, run_value, baseline_value),
-            analysis.terms,
+            analysis.launcher_words,
             events=(run_commit.number,),
             parts=(name.name,),
         )
@@ -306,7 +306,7 @@ def _compare_retention(analysis: RunAnalysis, reference: RunTables) -> Anomaly |
         return True
     return build_anomaly(
         OtherCheckpointsKept(tuple(retained_epochs), tuple(baseline_epochs)),
-        analysis.terms,
+        analysis.launcher_words,
         events=(run_retention[0],),
     )
 

@@ -78,14 +78,14 @@ def _judge_ending(analysis: RunAnalysis) -> _Findings:
     if ending.script_error is not None:
         number, raised = ending.script_error
         facts = FailedOutsideTraining(raised.error, raised.message)
-        return [build_anomaly(facts, analysis.terms, events=(number,))], []
+        return [build_anomaly(facts, analysis.launcher_words, events=(number,))], []
     if analysis.plan.expect.outcome == "error":
         return _judge_expected_error(analysis)
     return _judge_finish(analysis)
 
 
 def _judge_finish(analysis: RunAnalysis) -> _Findings:
-    ending, terms = analysis.run.ending, analysis.terms
+    ending, terms = analysis.run.ending, analysis.launcher_words
     if ending.fit_error is not None:
         number, raised = ending.fit_error
         facts, doubt = TrainingFailed(raised.error, raised.message), analysis.rendezvous_failure
@@ -116,7 +116,7 @@ def _find_other_result(analysis: RunAnalysis) -> Iterator[Anomaly]:
             WrongMetricsReturned(
                 returned.metrics, epoch=None if last_commit is None else last_commit.epoch
             ),
-            analysis.terms,
+            analysis.launcher_words,
             events=(number, *(() if last_commit is None else (last_commit.number,))),
         )
 
@@ -129,7 +129,7 @@ def _find_other_checkpoint(analysis: RunAnalysis) -> Iterator[Anomaly]:
     number, result = returned
     newest = _find_newest_commit(analysis.run)
     if result.checkpoint is None and reference.ending.fit_return[1].checkpoint is not None:
-        yield build_anomaly(NoCheckpointReturned(), analysis.terms, events=(number,))
+        yield build_anomaly(NoCheckpointReturned(), analysis.launcher_words, events=(number,))
     elif (
         newest is not None
         and newest.checkpoint is not None
@@ -138,7 +138,7 @@ def _find_other_checkpoint(analysis: RunAnalysis) -> Iterator[Anomaly]:
     ):
         yield build_anomaly(
             OlderCheckpointReturned(result.checkpoint or "", newest.checkpoint, newest.epoch),
-            analysis.terms,
+            analysis.launcher_words,
             events=(number, newest.number),
         )
 
@@ -188,11 +188,11 @@ def _count_root_causes(analysis: RunAnalysis) -> str | None:
 def _describe_error(analysis: RunAnalysis) -> str:
     raised = analysis.run.ending.fit_error
     assert raised is not None
-    return analysis.terms.describe_failure(raised[1].error)
+    return analysis.launcher_words.describe_failure(raised[1].error)
 
 
 def _judge_expected_error(analysis: RunAnalysis) -> _Findings:
-    ending, terms = analysis.run.ending, analysis.terms
+    ending, terms = analysis.run.ending, analysis.launcher_words
     if ending.fit_return is not None:
         anomaly = build_anomaly(ExpectedErrorMissing(), terms, events=(ending.fit_return[0],))
         if analysis.fault_failure is not None:

@@ -203,7 +203,7 @@ class _RestartSaves:
                     _build_newest_save(newest),
                     self._find_cost(newest),
                 ),
-                self.analysis.terms,
+                self.analysis.launcher_words,
                 events=(newest.event_number, number),
             )
 
@@ -239,7 +239,7 @@ class _RestartSaves:
                     TrainingPlace(removal[1].epoch, removal[1].step),
                     self._find_cost(newest),
                 ),
-                self.analysis.terms,
+                self.analysis.launcher_words,
                 events=(newest.event_number, removal[0], number),
             )
 
@@ -360,7 +360,7 @@ class _RestartSaves:
         if newest is not None:
             return build_anomaly(
                 SavesIgnored(attempt.index, _build_newest_save(newest), self._find_cost(newest)),
-                self.analysis.terms,
+                self.analysis.launcher_words,
                 events=(newest.event_number, *events),
             )
         if self._attempt_index not in self.files.present_files_by_attempt:
@@ -378,7 +378,7 @@ class _RestartSaves:
             SavesGone(
                 attempt.index, _build_newest_save(newest), loss, removed_at, self._find_cost(None)
             ),
-            self.analysis.terms,
+            self.analysis.launcher_words,
             events=(newest.event_number, *events),
         )
 

@@ -126,7 +126,7 @@ def _find_stragglers(analysis: RunAnalysis) -> Iterator[Anomaly]:
         if late_ns > GRACE_NS:
             yield build_anomaly(
                 AttemptStillWorking(earlier.index, late_ns / 1e9, activity),
-                analysis.terms,
+                analysis.launcher_words,
                 events=(min(beginnings), number),
             )
 
@@ -157,7 +157,7 @@ def _find_parallel_writes(analysis: RunAnalysis) -> Iterator[Anomaly]:
                     TwoDriversWrite(
                         later.index, bool(later.steps), earlier.index, later_writes[0].target
                     ),
-                    analysis.terms,
+                    analysis.launcher_words,
                     events=(first_sign, later_writes[0].begin_number),
                 )
 
@@ -211,7 +211,7 @@ def _find_duplicate_ranks(analysis: RunAnalysis) -> Iterator[Anomaly]:
         else:
             yield build_anomaly(
                 DuplicateRank(started.rank, started.attempt, pid, started.pid),
-                analysis.terms,
+                analysis.launcher_words,
                 events=(first_number, number),
             )
 
@@ -244,7 +244,7 @@ def check_bystanders(analysis: RunAnalysis) -> CheckResult:
         return not_applicable(BYSTANDERS, "the experiment has no other trial")
     is_exact, is_cut = analysis.plan.expect.is_exact, analysis.run.ending.deadline is not None
     anomalies = [
-        build_anomaly(facts, analysis.terms, events=(number,))
+        build_anomaly(facts, analysis.launcher_words, events=(number,))
         for trial, (number, event) in sorted(run_trials.items())
         for facts in _find_disturbances(
             event,
@@ -365,7 +365,7 @@ def check_leftovers(analysis: RunAnalysis) -> CheckResult:
     searches = [search for _, search in analysis.history.select_events(LeftoversSearched)]
     anomalies = [
         build_anomaly(
-            _LEFTOVER_FACTS[leftover.kind](leftover.name), analysis.terms, events=(number,)
+            _LEFTOVER_FACTS[leftover.kind](leftover.name), analysis.launcher_words, events=(number,)
         )
         for number, leftover in leftovers
         if leftover.kind in _LEFTOVER_FACTS
@@ -384,7 +384,7 @@ def check_leftovers(analysis: RunAnalysis) -> CheckResult:
         anomalies.append(
             build_anomaly(
                 UnregisteredCheckpoints(len(directories), effect_count, directories[-1][1].name),
-                analysis.terms,
+                analysis.launcher_words,
                 events=(number for number, _ in directories),
             )
         )
@@ -482,7 +482,7 @@ def _find_new_work(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Ano
             if worker.node_id == window.notice.node_id:
                 yield build_anomaly(
                     RankOnLeavingNode(group.attempt, worker.rank),
-                    analysis.terms,
+                    analysis.launcher_words,
                     events=(window.number, number),
                 )
                 return
@@ -513,7 +513,7 @@ def _find_standstill(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[A
     if not is_decided and idle_ns > 2 * EARLY_NS + _SLACK_TIMES * _longest_pause_ns(analysis):
         yield build_anomaly(
             StandstillUntilDeadline((idle_ns + EARLY_NS) / 1e9),
-            analysis.terms,
+            analysis.launcher_words,
             events=(window.number,),
         )
 
@@ -570,7 +570,9 @@ def _find_unused_notice(analysis: RunAnalysis, window: _NoticeWindow) -> Iterato
         number > window.number and _is_within_window(analysis, number, window)
         for number in save_numbers
     ):
-        yield build_anomaly(NoticeUnused(notice_ns / 1e9), analysis.terms, events=(window.number,))
+        yield build_anomaly(
+            NoticeUnused(notice_ns / 1e9), analysis.launcher_words, events=(window.number,)
+        )
 
 
 def _find_checkpoint_series(analysis: RunAnalysis, attempt: int) -> set[str]:

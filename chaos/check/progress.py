@@ -126,7 +126,7 @@ def _find_late_recovery(
             longest_phase=name.removesuffix("_s"),
             phase_s=seconds or 0.0,
         ),
-        analysis.terms,
+        analysis.launcher_words,
         events=(
             *(number for injection in restart.injections for number in injection.events[-1:]),
             restart.attempt.steps[0].number,
@@ -213,7 +213,7 @@ def _find_excess_loss(restart: Restart, analysis: RunAnalysis) -> Iterator[Anoma
         if lost_steps > bound and lost_steps == _count_lost_steps(restart):
             yield build_anomaly(
                 TooManyStepsLost(restart.attempt.index, rank, lost_steps, bound),
-                analysis.terms,
+                analysis.launcher_words,
                 events=(start.number for start in starts.values() if start.rank == rank),
             )
             return
@@ -370,7 +370,7 @@ def _judge_pause(
         )
     return build_anomaly(
         LongPause(pause.seconds, last_sign, limit.seconds, limit.baseline_s),
-        analysis.terms,
+        analysis.launcher_words,
         events=(pause.start_event, pause.end_event),
     )
 
@@ -401,14 +401,14 @@ def _find_hang(analysis: RunAnalysis, stall_limit: StallLimit) -> Iterator[Anoma
         longest_s = 0.0 if analysis.baseline is None else measure_longest_idle_s(analysis.baseline)
         yield build_anomaly(
             RanksStandStill(progress.sign, still_s, threads, longest_s or None),
-            analysis.terms,
+            analysis.launcher_words,
             events=(*progress.events, number, *(wait_number for wait_number, _ in waits)),
         )
         return
     attempt = analysis.run.attempts[-1].index if analysis.run.attempts else 0
     if progress.idle_s > stall_limit.find_attempt_limit(attempt).seconds:
         facts = StuckUntilLimit(progress.sign, progress.idle_s, limit_s, threads)
-        yield build_anomaly(facts, analysis.terms, events=(*progress.events, number))
+        yield build_anomaly(facts, analysis.launcher_words, events=(*progress.events, number))
 
 
 def _find_repeated_failures(analysis: RunAnalysis) -> Iterator[Anomaly]:
@@ -441,7 +441,7 @@ def _find_repeated_failures(analysis: RunAnalysis) -> Iterator[Anomaly]:
             deadline[1].limit_s,
             failed_attempts[-1].decisions[-1].event.error,
         ),
-        analysis.terms,
+        analysis.launcher_words,
         events=(attempt.decisions[-1].number for attempt in failed_attempts),
     )
 
@@ -517,7 +517,7 @@ def _judge_forced_end(analysis: RunAnalysis, number: int, deadline: DeadlinePass
         facts = EndedAtStandstill(still_s)
     elif sign is not None:
         facts = NotOverInTime(limit_s, sign, idle_s, is_limit_settable)
-    hang = build_anomaly(facts, analysis.terms, events=(*progress.events, number))
+    hang = build_anomaly(facts, analysis.launcher_words, events=(*progress.events, number))
     return conclude(TERMINATES, anomalies=[hang], evidence=1, summary="")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from chaos.check.analysis import RunAnalysis
 from chaos.check.inputs import InputComparison
 from chaos.model.expect import VerdictStatus
-from chaos.model.verdict import Anomaly, CheckResult, Doubt
+from chaos.model.verdict import Anomaly, CheckDoubt, CheckResult
 from chaos.wording import plural
 
 Measures = Mapping[str, float | int | str | None]
@@ -35,14 +35,14 @@ def conclude(
     check: str,
     *,
     anomalies: Sequence[Anomaly] = (),
-    doubts: Sequence[str | Doubt] = (),
+    doubts: Sequence[str | CheckDoubt] = (),
     evidence: int,
     summary: str,
     measures: Measures | None = None,
 ) -> CheckResult:
     """Return the judgement: an anomaly fails, a doubt or no evidence is inconclusive."""
     status: VerdictStatus = "pass"
-    known_doubts = [Doubt(message=d) if isinstance(d, str) else d for d in doubts]
+    known_doubts = [CheckDoubt(message=d) if isinstance(d, str) else d for d in doubts]
     if anomalies:
         remainder = f" (and {len(anomalies) - 1} more)" if len(anomalies) > 1 else ""
         status, summary, evidence = "fail", anomalies[0].message + remainder, max(1, evidence)

@@ -78,7 +78,7 @@ def _find_silent_starts(analysis: RunAnalysis, restart: Restart) -> Iterator[Ano
         number, load = failed_load
         yield build_anomaly(
             FailedLoadIgnored(rank, attempt.index, load.path, str(load.error)),
-            analysis.terms,
+            analysis.launcher_words,
             events=(number, attempt.first_step_event_numbers[rank]),
         )
 
@@ -165,7 +165,7 @@ def check_committed_only(analysis: RunAnalysis) -> CheckResult:
         doubts=[f"no rank of attempt {index} said what it was handed" for index in silent_attempts],
         evidence=sum(len(restart.checkpoints) for restart in analysis.restarts),
         summary=f"{plural(len(analysis.restarts), 'restart')} from "
-        f"{analysis.terms.complete_saves}, or anew",
+        f"{analysis.launcher_words.complete_saves}, or anew",
     )
 
 
@@ -175,7 +175,7 @@ def _find_uncommitted_starts(analysis: RunAnalysis, restart: Restart) -> Iterato
         if checkpoint is not None and not _is_committed(analysis, checkpoint, restart):
             yield build_anomaly(
                 UncommittedCheckpoint(restart.attempt.index, checkpoint),
-                analysis.terms,
+                analysis.launcher_words,
                 events=(start.number,),
             )
             return
@@ -199,7 +199,7 @@ def _find_uncommitted_reads(analysis: RunAnalysis, restart: Restart) -> Iterator
         if not _is_committed(analysis, checkpoint, restart):
             yield build_anomaly(
                 UncommittedCheckpoint(restart.attempt.index, checkpoint, checkpoint_read.rank),
-                analysis.terms,
+                analysis.launcher_words,
                 events=(number,),
             )
 
@@ -212,7 +212,7 @@ def _find_torn_resumes(analysis: RunAnalysis, restart: Restart) -> Iterator[Anom
             if load.error is None and load.saved_epoch is None and torn_save is not None:
                 yield build_anomaly(
                     UnfinishedFileUsed(rank, index, load.path, torn_save.rank),
-                    analysis.terms,
+                    analysis.launcher_words,
                     events=(torn_save.event_number, number),
                 )
 
@@ -273,14 +273,14 @@ def _compare_starts(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
     events = tuple(start.number for start in starts.values())
     if len(set(checkpoints.values())) > 1:
         facts = DifferentCheckpoints(restart.attempt.index, checkpoints)
-        return build_anomaly(facts, analysis.terms, events=events)
+        return build_anomaly(facts, analysis.launcher_words, events=events)
     # Where none had a step left to make, each stands where a file that it read says.
     is_finished = not restart.attempt.steps and analysis.run.ending.is_finished
     if len(set(training_places.values())) > 1 and not is_finished:
         unreachable_file = find_unreachable_file(analysis, restart)
         return build_anomaly(
             DifferentPlaces(restart.attempt.index, training_places, unreachable_file),
-            analysis.terms,
+            analysis.launcher_words,
             events=events,
         )
     return None
@@ -304,7 +304,7 @@ def _compare_files(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
         }
         return build_anomaly(
             DifferentAges(index, placed_files),
-            analysis.terms,
+            analysis.launcher_words,
             events=(number for number, _ in newest_loads.values()),
         )
     return None
@@ -351,7 +351,7 @@ def _compare_models(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
             rank = next(r for r, d in digests.items() if d != digests[min(digests)])
             return build_anomaly(
                 DifferentModels(restart.attempt.index, rank, min(digests)),
-                analysis.terms,
+                analysis.launcher_words,
                 events=(number for number, _ in entry_states),
             )
     return None
@@ -401,7 +401,7 @@ def check_resume_point(analysis: RunAnalysis) -> CheckResult:
         ],
         evidence=sum(len(restart.checkpoints) for restart in analysis.restarts),
         summary=f"{plural(len(analysis.restarts), 'restart')} from the newest "
-        f"{analysis.terms.save} on every rank",
+        f"{analysis.launcher_words.save} on every rank",
     )
 
 
@@ -425,7 +425,7 @@ def _find_older_starts(
         facts = OlderCheckpoint(index, handed_checkpoint, newest_checkpoint)
     yield build_anomaly(
         facts,
-        analysis.terms,
+        analysis.launcher_words,
         events=(*(start.number for start in wrong_starts), restart.newest_commit.number),
     )
 
@@ -436,7 +436,7 @@ def _find_run_names(analysis: RunAnalysis) -> tuple[str, str] | None:
     None where they are the same.
     """
     names = [
-        str(event.replaced.get("name", event.run_name))
+        str(event.original_settings.get("name", event.run_name))
         for _, event in analysis.history.select_events(FitCalled)
     ]
     return (names[0], names[-1]) if len(set(names)) > 1 else None
@@ -451,7 +451,7 @@ def _find_unused_checkpoint(analysis: RunAnalysis, restart: Restart) -> Iterator
         return
     yield build_anomaly(
         CheckpointUnused(attempt.index, checkpoint, is_requested=bool(attempt.reading_ranks)),
-        analysis.terms,
+        analysis.launcher_words,
         events=(start.number for start in attempt.starts.values()),
     )
 
@@ -477,7 +477,7 @@ def _find_older_place(analysis: RunAnalysis, restart: Restart) -> Iterator[Anoma
                 resumed_at=start.training_place,
                 evidence=restart.attempt.grounds,
             ),
-            analysis.terms,
+            analysis.launcher_words,
             events=(start.number, newest_save.event_number),
         )
         return

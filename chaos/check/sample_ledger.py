@@ -189,7 +189,7 @@ class SampleLedger:
             return None
         return build_anomaly(
             RunSamplesUneven(baseline_samples.total(), passes, missing_count, surplus_count),
-            self.analysis.terms,
+            self.analysis.launcher_words,
             events=[steps[0].number for steps in inputs.run_lineage.steps.values() if steps][:1],
         )
 
@@ -205,7 +205,7 @@ class SampleLedger:
                 surplus_count=(run_samples - baseline_samples).total(),
                 repeated_samples=self.count_repeated_samples(account.epoch),
             ),
-            self.analysis.terms,
+            self.analysis.launcher_words,
             events=(
                 steps[0].number
                 for steps in self.inputs.run_lineage.select_epoch(account.epoch)

@@ -141,7 +141,7 @@ def _find_order_anomalies(
             facts = replace(facts, repeated_samples=ledger.count_repeated_samples(epoch))
             yield build_anomaly(
                 facts,
-                analysis.terms,
+                analysis.launcher_words,
                 events=(deviation.first_step.number for deviation in deviations),
                 parts=("inputs", *suspects),
                 severity=_judge_order_severity(analysis, inputs, epoch, deviations),

@@ -20,7 +20,7 @@ from chaos.check.state_snapshots import holds_nothing, index_parts, is_rng, loca
 from chaos.model.event import StateSeen
 from chaos.model.events.state import find_group
 from chaos.model.places import AttemptRank, RankEpoch
-from chaos.model.verdict import Anomaly, CheckResult, Doubt
+from chaos.model.verdict import Anomaly, CheckDoubt, CheckResult
 from chaos.wording import plural
 
 # -- state -----------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def _find_state_anomalies(analysis: RunAnalysis) -> Iterator[Anomaly]:
             facts = build_part_facts(analysis, cause.rows)
             yield build_anomaly(
                 facts,
-                analysis.terms,
+                analysis.launcher_words,
                 events=(row.number for row in cause.rows),
                 parts=dict.fromkeys(row.component for row in cause.rows),
                 severity="not reproducible" if is_random else "wrong result",
@@ -152,7 +152,7 @@ def _find_state_doubts(analysis: RunAnalysis) -> Iterator[str]:
             yield f"how rank {missing_ranks[0]} entered attempt {attempt.index} was not seen"
 
 
-def _explain_missing_snapshots(analysis: RunAnalysis) -> Iterator[str | Doubt]:
+def _explain_missing_snapshots(analysis: RunAnalysis) -> Iterator[str | CheckDoubt]:
     """Yield why nothing is compared: a restart goes on where the baseline was not looked at."""
     yield from _find_state_doubts(analysis)
     assert analysis.reference is not None
@@ -168,7 +168,7 @@ def _explain_missing_snapshots(analysis: RunAnalysis) -> Iterator[str | Doubt]:
                     f"{snapshot.epoch}, where the baseline's state was not looked at: "
                     "`watch: {entries: steps}` looks at every step"
                 )
-                yield Doubt(message=message, kind="unwatched-step")
+                yield CheckDoubt(message=message, kind="unwatched-step")
                 return
 
 
@@ -236,7 +236,7 @@ def check_rank_randomness(analysis: RunAnalysis) -> CheckResult:
             GeneratorCopied(
                 name, tuple(sorted({row.rank for row in rows})), owner, epoch=rows[0].epoch
             ),
-            analysis.terms,
+            analysis.launcher_words,
             events=(row.number for row in rows),
         )
         for (_, name, owner), rows in copied_rows.items()
@@ -347,7 +347,7 @@ def check_replicas(analysis: RunAnalysis) -> CheckResult:
     anomalies = [
         build_anomaly(
             UnequalReplicas(name, *attempt_place, _find_tainted_epochs(analysis, attempt_place)),
-            analysis.terms,
+            analysis.launcher_words,
             events=events,
         )
         for name, (attempt_place, events) in sorted(

@@ -79,13 +79,13 @@ def check_trajectory(analysis: RunAnalysis) -> CheckResult:
         anomalies.append(
             build_anomaly(
                 _build_number_facts(analysis, first_difference, comparison),
-                analysis.terms,
+                analysis.launcher_words,
                 events=(first_difference.number,),
             )
         )
     if states is not None and not anomalies:
         lasting_states = states.select_groups(SHIPPED)
-        anomalies += _find_state_anomalies(lasting_states, analysis.terms)
+        anomalies += _find_state_anomalies(lasting_states, analysis.launcher_words)
         doubts += _find_state_doubts(lasting_states)
     return conclude(
         TRAJECTORY,

@@ -54,7 +54,7 @@ def find_unreadable_files(analysis: RunAnalysis) -> Iterator[Anomaly]:
         reported_paths.add(load.path)
         yield build_anomaly(
             _build_unreadable_file(analysis, load, torn_save, load_number=number),
-            analysis.terms,
+            analysis.launcher_words,
             events=(*((torn_save.event_number,) if torn_save else ()), number),
         )
 
@@ -103,7 +103,7 @@ def find_load_errors(analysis: RunAnalysis) -> Iterator[Anomaly]:
             continue
         yield build_anomaly(
             ErrorAfterLoad(attempt.index, loads[0][1].path, rank_errors),
-            analysis.terms,
+            analysis.launcher_words,
             events=(loads[0][0], attempt.decisions[0].number),
         )
         return

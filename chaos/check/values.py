@@ -9,7 +9,7 @@ from typing import TypeAlias
 from chaos.check.attempt import Commit
 from chaos.check.steps import Losses, Step
 from chaos.model.bounds import Tolerance
-from chaos.model.places import OpenEndedPlace
+from chaos.model.places import SortablePlace
 
 Value: TypeAlias = float | str | bool | None
 
@@ -43,12 +43,12 @@ class NumberPair:
         return self.value_name
 
     @property
-    def training_place(self) -> OpenEndedPlace:
+    def training_place(self) -> SortablePlace:
         """Its place in training; an epoch's metrics come after its steps."""
-        return OpenEndedPlace(self.epoch, math.inf if self.step is None else self.step)
+        return SortablePlace(self.epoch, math.inf if self.step is None else self.step)
 
     @property
-    def order(self) -> tuple[OpenEndedPlace, int]:
+    def order(self) -> tuple[SortablePlace, int]:
         """Its place in training, and its rank."""
         return self.training_place, self.rank
 
@@ -155,7 +155,7 @@ def pair_metrics(
         baseline_commit = baseline_commits.get(commit.epoch)
         if baseline_commit is None:
             continue
-        baseline_records = baseline_commit.metrics[: 1 if commit.has_only_survivors else None]
+        baseline_records = baseline_commit.metrics[: 1 if commit.has_only_rank_0 else None]
         records = zip_longest(commit.metrics, baseline_records, fillvalue=empty_record)
         for rank, (record, counterpart) in enumerate(records):
             run_metrics, baseline_metrics = (

@@ -91,7 +91,7 @@ class Fault(Record):
     # Does it start the user's script once more, beside the driver that runs?
     starts_driver: ClassVar[bool] = False
     # Does it need a cluster whose control service can be started again with its former state?
-    needs_kept_gcs: ClassVar[bool] = False
+    needs_durable_gcs: ClassVar[bool] = False
 
     @property
     def needs_drain_s(self) -> float | None:

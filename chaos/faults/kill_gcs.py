@@ -24,7 +24,7 @@ class KillGcs(Fault):
     sentence = "the cluster's GCS was killed {place} and started again"
     target_text = "the cluster's GCS"
     releases_worker_itself = True
-    needs_kept_gcs = True
+    needs_durable_gcs = True
 
     down_s: float = Field(default=3.0, ge=0, le=50, description="seconds until the next one starts")
     rank: ClassVar[None] = None

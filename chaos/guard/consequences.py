@@ -11,7 +11,7 @@ import msgspec
 
 from chaos.guard.judge import SHOWN_AFTER
 from chaos.guard.records import GuardFinding
-from chaos.guard.steps import RepeatedSteps
+from chaos.guard.steps import RepeatedTrainingSteps
 
 #: optimizers whose parts a finding is of; without any it is of all of them
 Provable = Mapping[GuardFinding, tuple[str, ...]]
@@ -35,7 +35,7 @@ class Consequences:
         """Take a step of an optimizer, by its name in the state."""
         self._moves.append((step, optimizer))
 
-    def decide(self, replay: RepeatedSteps, *, is_done: bool = False) -> list[GuardFinding]:
+    def decide(self, replay: RepeatedTrainingSteps, *, is_done: bool = False) -> list[GuardFinding]:
         """Return the findings that the steps made again have shown to stand since the last call.
 
         `is_done`: no more steps will be looked at.

@@ -27,7 +27,7 @@ from chaos.guard.records import GuardedStart, GuardFinding, RankSave, RankStep, 
 from chaos.guard.startups import CLOCK_S
 from chaos.guard.steps import (
     REPLAYED_MAX,
-    RepeatedSteps,
+    RepeatedTrainingSteps,
     compare_replay,
     describe_stopped,
     find_data_defects,
@@ -208,7 +208,7 @@ class RestartJudge:
             all_saves=self._saves,
         )
 
-    def _decide(self, replay: RepeatedSteps, *, is_done: bool = False) -> None:
+    def _decide(self, replay: RepeatedTrainingSteps, *, is_done: bool = False) -> None:
         """Let the steps so far decide on findings, and tell those that are decided."""
         assert self._restart is not None
         earlier_harmless = {*self._consequences.harmless_findings}
@@ -357,7 +357,7 @@ class RestartJudge:
             self._write_line(describe_restart(self._restart))
             self._report_findings(find_unproven(self._restart))
 
-    def _is_continuous(self, replay: RepeatedSteps) -> bool:
+    def _is_continuous(self, replay: RepeatedTrainingSteps) -> bool:
         is_same = (
             self._state_is_same and self._has_same_generators and replay.first_difference is None
         )

@@ -48,7 +48,7 @@ def name_salt(salt: bytes) -> str:
 
 
 @dataclass(frozen=True)
-class RepeatedSteps:
+class RepeatedTrainingSteps:
     """The steps that two starts have made after one save."""
 
     step_count: int
@@ -65,7 +65,9 @@ class RepeatedSteps:
     is_unfinished: bool = False
 
 
-def compare_replay(old_steps: Sequence[RankStep], new_steps: Sequence[RankStep]) -> RepeatedSteps:
+def compare_replay(
+    old_steps: Sequence[RankStep], new_steps: Sequence[RankStep]
+) -> RepeatedTrainingSteps:
     """Compare the steps of a restart with those of the same numbers of an earlier start."""
     old_by_number = {step.number: step for step in old_steps}
     step_pairs = (
@@ -85,7 +87,7 @@ def compare_replay(old_steps: Sequence[RankStep], new_steps: Sequence[RankStep])
     equal_steps = [b for a, b in takewhile(_is_equal, pairs)]
     is_from_first = bool(new_steps) and new_steps[0].number in old_by_number
     is_known = is_from_first and any(map(_has_fine_loss, equal_steps))
-    return RepeatedSteps(
+    return RepeatedTrainingSteps(
         len(pairs),
         len(equal_input_pairs),
         same_loss_count,
@@ -271,7 +273,7 @@ def split_samples(step: RankStep) -> list[str]:
 
 
 def find_loss_defects(
-    replay: RepeatedSteps,
+    replay: RepeatedTrainingSteps,
     window: Sequence[float],
     new_steps: Sequence[RankStep],
     generators: Sequence[str] | None,

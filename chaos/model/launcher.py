@@ -118,7 +118,7 @@ class LauncherFacts:
     leaves_threads: Literal["no", "of one rank", "yes"] = "no"
 
     @property
-    def can_lose_nodes(self) -> bool:
+    def replaces_lost_nodes(self) -> bool:
         """Whether a job on one node outlives the loss of that node."""
         return self.has_spare_nodes or self.restarts_on_another_node
 

@@ -53,7 +53,7 @@ class StatePlace(NamedTuple):
     moment: str
 
 
-class OpenEndedPlace(NamedTuple):
+class SortablePlace(NamedTuple):
     """A place that may lie between two steps, or at infinity: after the last one of its epoch.
 
     An epoch's metrics are after its last step. A model that differs as a rank enters training after

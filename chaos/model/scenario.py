@@ -447,7 +447,7 @@ class Scenario(Record):
                 raise ValueError(f"{lack}, and job.launcher is {facts.name}{suggestion}")
             is_returned_node = facts.returns_preempted and entry.fault.is_announced
             is_supported = entry.fault.family == "node" and (
-                facts.can_lose_nodes or is_returned_node
+                facts.replaces_lost_nodes or is_returned_node
             )
             if entry.fault.family in {"node", "capacity"} and has_one_node and not is_supported:
                 hint = f"write `cluster: {{nodes: N}}`, one of {facts.name}'s agents for each"

@@ -38,7 +38,7 @@ class Anomaly(Record):
     is_unexplained: bool = False
 
 
-class Doubt(Record):
+class CheckDoubt(Record):
     """A reason why a check is inconclusive."""
 
     message: str
@@ -98,7 +98,7 @@ class CheckResult(Record):
     #: broken promises that the scenario allows: they fail nothing
     accepted: tuple[Anomaly, ...] = ()
     #: why it is inconclusive, where that is not for want of any evidence
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[CheckDoubt, ...] = ()
     #: figures worth showing, each named with its unit
     measures: dict[str, float | int | str | None] = Field(default_factory=dict)
     #: the one that brings the check, where it is not chaos's own

@@ -19,7 +19,7 @@ def is_drawn(scenario: Scenario) -> bool:
     return scenario.lifetimes is not None or any(entry.is_drawn for entry in scenario.faults)
 
 
-def find_stated_steps(scenario: Scenario) -> tuple[int, ...]:
+def find_stated_epoch_steps(scenario: Scenario) -> tuple[int, ...]:
     """Return the steps of an epoch that a scenario's distances and lives are counted by."""
     repeats = [entry.every for entry in scenario.faults if entry.every is not None]
     step_counts = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from chaos.model.fault_entry import FAULTS, REGISTERED, FaultEntry
 from chaos.model.plan import Op, Plan, PlanBackend, Shape
 from chaos.model.scenario import Job, Scenario
-from chaos.plan.entries import draw_entries, find_stated_steps, is_drawn
+from chaos.plan.entries import draw_entries, find_stated_epoch_steps, is_drawn
 
 _SUFFIX = re.compile(r"(\.chaos)?\.ya?ml$")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -42,7 +42,7 @@ def make_plan(
         shape=Shape(
             nodes=nodes,
             cpus_per_node=cluster.cpus_per_node,
-            keeps_gcs=any(entry.fault.needs_kept_gcs for entry in entries),
+            keeps_gcs=any(entry.fault.needs_durable_gcs for entry in entries),
             drain_s=next((s for s in drain_times if s is not None), None),
             address=cluster.address,
             storage=cluster.storage,
@@ -52,7 +52,7 @@ def make_plan(
         ),
         ops=_build_ops(entries, workers=job.workers, seed=seed),
         is_drawn=is_drawn(scenario),
-        stated_steps=find_stated_steps(scenario),
+        stated_steps=find_stated_epoch_steps(scenario),
         expect=scenario.expect,
         watch=scenario.watch,
         limits=scenario.limits,

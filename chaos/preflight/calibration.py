@@ -243,7 +243,7 @@ def validation_case(
     work_s = question.work_s + costs.begin_s
     scale = settings.scale or choose_scale(market, nodes=nodes, work_s=work_s)
     away_factor = _AWAY_FACTOR if question.job.min_nodes is None else _AWAY_ELASTIC
-    if question.settings.hosts_rendezvous and settings.losses != "kills":
+    if question.settings.has_agents and settings.losses != "kills":
         # chaos loses no host: it would end the job, whatever its restarts.
         question = change_question(question, {"job.on_demand_nodes": 1, **_CHAOS_TIMES})
     fast = compress_market(

@@ -337,7 +337,7 @@ def charged_budgets(question: Question, outcomes: Outcomes) -> Iterator[tuple[st
     used_up = outcomes.failures // settings.losses_per_start
     used = (outcomes.failures, outcomes.preemptions + used_up)
     budgets = zip(settings.budgets, settings.limits, used, strict=False)
-    has_agents = settings.hosts_rendezvous
+    has_agents = settings.has_agents
     yield from (budget for budget in budgets if has_agents or budget[0] != "max_restarts")
 
 

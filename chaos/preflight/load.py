@@ -524,14 +524,14 @@ def _find_settings(history: History) -> dict[str, Any]:
         return {"launcher": facts.name, "checkpoint_upload_mode": "no_upload"}
     if fit_call is None:
         return {"checkpoint_upload_mode": "async"}
-    script_settings = {**fit_call.settings, **fit_call.replaced}
+    script_settings = {**fit_call.settings, **fit_call.original_settings}
     names = ("max_failures", "max_preemption_failures", "num_to_keep", "checkpoint_score_attribute")
     settings = {
         name: script_settings[name] for name in names if script_settings.get(name) is not None
     }
     for setting, option in (("storage_path", "storage_path"), ("run_name", "name")):
-        if fit_call.replaced.get(option) is not None:
-            settings[setting] = str(fit_call.replaced[option])
+        if fit_call.original_settings.get(option) is not None:
+            settings[setting] = str(fit_call.original_settings[option])
     of_environment = dict(_parse_environment(fit_call.settings.get("environment", {})))
     return settings | of_environment | {"checkpoint_upload_mode": "async"}
 

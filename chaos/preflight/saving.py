@@ -98,7 +98,7 @@ def list_terms(question: Question) -> list[float]:
         settings.losses_per_start,
         settings.has_single_budget,
         job.on_demand_nodes,
-        settings.hosts_rendezvous and job.nodes > 1 and not job.on_demand_nodes,
+        settings.has_agents and job.nodes > 1 and not job.on_demand_nodes,
     ]
 
 

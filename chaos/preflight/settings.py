@@ -24,7 +24,7 @@ class RaySettings(FiniteRecord):
     budgets: ClassVar = ("max_failures", "max_preemption_failures")
     wait_budget: ClassVar = "controller_failure_limit"
     background_upload_mode: ClassVar = "async"
-    hosts_rendezvous: ClassVar = False
+    has_agents: ClassVar = False
     #: whether starts that were used up, hosts and waits in vain are of one budget
     has_single_budget: ClassVar = False
     #: losses that end a start of the command, of which each has all retries again
@@ -221,7 +221,7 @@ class TorchrunSettings(FiniteRecord):
         return math.inf if self.max_restarts < 0 else self.max_restarts + 1
 
     @property
-    def hosts_rendezvous(self) -> bool:
+    def has_agents(self) -> bool:
         """Whether one of its nodes takes all others along."""
         return self.agents
 

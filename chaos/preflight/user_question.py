@@ -237,7 +237,7 @@ def _describe_defaults(question: Question, stated_keys: set[str]) -> Iterator[st
     settings = question.settings
     launcher_origin = f", {LAUNCHER_FACTS[settings.launcher].words.name}'s default,"
     for name in settings.budgets:
-        is_relevant = name != "max_restarts" or settings.hosts_rendezvous
+        is_relevant = name != "max_restarts" or settings.has_agents
         is_none = type(settings).model_fields[name].default == 0
         if is_relevant and is_none and f"settings.{name}" not in stated_keys:
             origin = "" if name == "job_retries" else launcher_origin  # the platform's

@@ -72,7 +72,9 @@ def build_goodput(analysis: RunAnalysis) -> Goodput | None:
         else _format_seconds(baseline_ledger.wall_ns / 1e9),
         attempts=shown_attempts,
         hidden=len(run_ledger.attempts) - len(shown_attempts),
-        rows=build_goodput_rows(run_ledger, baseline_ledger, shown_attempts, analysis.terms),
+        rows=build_goodput_rows(
+            run_ledger, baseline_ledger, shown_attempts, analysis.launcher_words
+        ),
         chart=_draw_goodput(run_ledger, baseline_ledger, shown_attempts),
         is_short=run_ledger.wall_ns < SHORT_NS,
     )

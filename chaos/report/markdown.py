@@ -29,7 +29,7 @@ from chaos.report.sections import (
 from chaos.wording import capitalize_first, describe_omitted
 
 LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
-BREVITY = ListLimits(anomalies=10, events=10, parts=20)
+BREVITY = ListLimits(anomalies=10, events=10, state_parts=20)
 REASONS_SHOWN = 50
 SIGNS = {"good": "✅", "bad": "❌", "open": "❔", "calm": "☑️"}
 SKIPPED = "⏭️"
@@ -165,7 +165,7 @@ def _render_goodput(run: FinishedRun) -> list[str]:
     if not run_ledger.wall_ns:
         return []
     baseline_ledger = build_ledger(run.analysis.reference) if run.analysis.reference else None
-    rows = build_goodput_rows(run_ledger, baseline_ledger, (), run.analysis.terms)
+    rows = build_goodput_rows(run_ledger, baseline_ledger, (), run.analysis.launcher_words)
     cells = [(row.phase, row.seconds, row.share, row.baseline or "-", row.meaning) for row in rows]
     head = ("phase", "this run", "share", "baseline", "what it is")
     return [

@@ -345,7 +345,9 @@ def build_settings(run: FinishedRun) -> tuple[Settings, ...]:
 
 def _list_fit_settings(run: FinishedRun) -> Iterator[Setting]:
     for _, fit_call in run.history.select_events(FitCalled):
-        replaced_values = {row.name: row.value for row in _flatten_settings(fit_call.replaced)}
+        replaced_values = {
+            row.name: row.value for row in _flatten_settings(fit_call.original_settings)
+        }
         fit_values = {
             "trainer": fit_call.trainer,
             "name": fit_call.run_name,

@@ -34,7 +34,7 @@ class ListLimits:
     #: Events that show one of them.
     events: int | None = None
     #: Parts of the state that one resume did not restore.
-    parts: int | None = None
+    state_parts: int | None = None
     #: Whether it has the notes, which a suite has once for all its runs.
     notes: bool = True
 
@@ -73,7 +73,9 @@ def build_sections(
         *_list_inconclusive(verdict),
         *notes,
     )
-    state_sections = (_build_resume_section(resume, brevity.parts) for resume in verdict.diagnosis)
+    state_sections = (
+        _build_resume_section(resume, brevity.state_parts) for resume in verdict.diagnosis
+    )
     code_section = ReportSection("in the job's code", tuple(list_code_lines(verdict.lines)))
     return tuple(
         section

@@ -35,8 +35,8 @@ from chaos.report.sections import (
 )
 from chaos.wording import plural
 
-IN_A_SUITE = ListLimits(anomalies=5, events=8, parts=12, notes=False)
-BELOW_A_TEST = ListLimits(anomalies=3, events=0, parts=8)
+IN_A_SUITE = ListLimits(anomalies=5, events=8, state_parts=12, notes=False)
+BELOW_A_TEST = ListLimits(anomalies=3, events=0, state_parts=8)
 
 _INKS: dict[Tone, str] = {"bad": "red", "open": "yellow", "calm": "bold"}
 

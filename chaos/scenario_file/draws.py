@@ -154,7 +154,7 @@ def _find_lifetime_problems(scenario: Scenario, lines: YamlLines) -> Iterator[Ya
     if job.min_workers is not None:
         text = "lifetimes needs a machine for each worker, and the job goes on with fewer"
         yield YamlProblem(lines.find_key_line(loc), text, "Leave job.min_workers out.", loc)
-    has_one_node = not job.launcher_facts.can_lose_nodes and (scenario.cluster.nodes or 1) == 1
+    has_one_node = not job.launcher_facts.replaces_lost_nodes and (scenario.cluster.nodes or 1) == 1
     if lifetimes.lost == "node" and has_one_node:
         text = f"`lost: node` needs several nodes under {job.launcher}"
         hint = "Write `cluster: {nodes: N}`, or `lost: worker`."

@@ -288,7 +288,7 @@ class CorpusAudits:
                     folder,
                     self.clock,
                     SiteChoice(self.seed)
-                    if plan.job.launcher_facts.can_lose_nodes
+                    if plan.job.launcher_facts.replaces_lost_nodes
                     else crash_choice,
                     Budget(self.seconds, self.runs),
                     follows_script=LAUNCHER_FACTS[job.launcher].sets_worker_count,

@@ -155,7 +155,7 @@ class FakeBackend:
             run_name="ours",
             storage_path="/s",
             settings={"num_workers": plan.job.workers, **self.settings, **budgets},
-            replaced=replaced,
+            original_settings=replaced,
         )
 
 

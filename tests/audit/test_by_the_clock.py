@@ -139,7 +139,7 @@ def test_only_places_are_shared_that_every_run_has() -> None:
     assert (
         seen.epochs == seen.saved_epochs == (0, 1)
     )  # the run with the fewest reports ends with its third
-    assert seen.resume_points == ((1, 0), (2, 0))
+    assert seen.resume_places_before_end == ((1, 0), (2, 0))
     known = [
         place_group
         for place_group in build_place_groups(seen, seed=0)

@@ -26,7 +26,7 @@ def with_fit(
         run_name="ours",
         storage_path="/s",
         settings=settings,
-        replaced=replaced or {},
+        original_settings=replaced or {},
     )
     first = history[0]
     return History(

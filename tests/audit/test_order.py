@@ -187,7 +187,7 @@ def test_files_of_the_jobs_own_are_points_to_resume_from_within_an_epoch() -> No
     )
     by_name = {s.name: s for s in choose_fault_sites(profile, seed=0, exhaustive=True)}
 
-    assert profile.resume_points == ((0, 4), (0, 8))
+    assert profile.resume_places_before_end == ((0, 4), (0, 8))
     assert find_last_resume_point(by_name["epoch 0, step 4, rank 0"], profile) is None
     assert find_last_resume_point(by_name["epoch 0, step 5, rank 0"], profile) == (0, 4)
     assert by_name["epoch 0, step 4, rank 0"].group == "before the first commit"

@@ -112,7 +112,7 @@ def _called(ranks: int) -> ev.FitCalled:
         run_name="bench",
         storage_path="/bench",
         settings={"max_failures": 1},
-        replaced={},
+        original_settings={},
     )
 
 

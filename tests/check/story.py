@@ -162,7 +162,7 @@ class _Run(Scribe):
             run_name="a-test",
             storage_path="/a",
             settings={"num_to_keep": self.story.keep, "checkpoint_score_attribute": None},
-            replaced={},
+            original_settings={},
         )
 
     # -- training ------------------------------------------------------------------------------

@@ -288,7 +288,7 @@ def test_with_a_band_or_a_tolerance_files_need_not_be_equal() -> None:
 def test_a_file_outside_storage_that_a_restart_went_on_from_is_a_note() -> None:
     line = "g s w:/s/.session/a/f_1 r c- s x g l:/s/.session/a/f_1 s r c- ."
     called = ev.FitCalled(
-        trainer="T", workers=2, run_name="r", storage_path="/s", settings={}, replaced={}
+        trainer="T", workers=2, run_name="r", storage_path="/s", settings={}, original_settings={}
     )
     within = told_in(line.replace("/.session", ""))
 

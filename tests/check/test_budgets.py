@@ -25,7 +25,12 @@ PREEMPTED = "g s s r c s n s X g<c0 s s r c ."
 
 def called(**settings: Any) -> ev.FitCalled:
     return ev.FitCalled(
-        trainer="T", workers=2, run_name="r", storage_path="/a", settings=settings, replaced={}
+        trainer="T",
+        workers=2,
+        run_name="r",
+        storage_path="/a",
+        settings=settings,
+        original_settings={},
     )
 
 

@@ -177,7 +177,7 @@ def test_only_a_job_that_says_so_goes_on_with_fewer_workers(
         run_name="a",
         storage_path="/a",
         settings={"num_workers": in_force},
-        replaced={},
+        original_settings={},
     )
     entries = shrunk(STORY.history())
     first = msgspec.structs.replace(entries[0], event=called)

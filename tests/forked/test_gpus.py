@@ -20,8 +20,8 @@ def test_a_job_for_gpus_is_struck_on_the_cpu(run: RunJob) -> None:
 
     assert judged.verdict.status == "pass", judged.verdict.headline
     ((_, called),) = judged.history.select_events(FitCalled)
-    assert called.replaced["use_gpu"] is True
-    assert called.replaced["accelerator_type"] == "H100"
-    assert called.replaced["backend"] == "nccl"
+    assert called.original_settings["use_gpu"] is True
+    assert called.original_settings["accelerator_type"] == "H100"
+    assert called.original_settings["backend"] == "nccl"
     assert called.settings["resources_per_worker"] == {"CPU": 1}
     assert not any(event.accelerators for _, event in judged.history.select_events(WorkerStarted))

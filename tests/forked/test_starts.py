@@ -34,7 +34,10 @@ def execute(backend: ForkBackend, folder: Path, name: str, script: Path = DRAWS)
 
 def drawn(history: History) -> list[list[str]]:
     """Return the parts of the name that each start has drawn."""
-    return [str(event.replaced["name"]).split("-") for _, event in history.select_events(FitCalled)]
+    return [
+        str(event.original_settings["name"]).split("-")
+        for _, event in history.select_events(FitCalled)
+    ]
 
 
 def losses(history: History) -> list[object]:

@@ -12,7 +12,7 @@ from chaos.guard.steps import (
     BLOCK,
     RARE,
     WINDOW_MIN,
-    RepeatedSteps,
+    RepeatedTrainingSteps,
     compare_replay,
     find_data_defects,
     find_loss_defects,
@@ -191,7 +191,7 @@ def test_a_salt_hides_digests_and_changes_no_answer(salt: bytes, saved: int) -> 
 
 
 def told_of_losses(
-    replay: RepeatedSteps, new: Sequence[RankStep], window: Sequence[float] = ()
+    replay: RepeatedTrainingSteps, new: Sequence[RankStep], window: Sequence[float] = ()
 ) -> list[str]:
     found = find_loss_defects(replay, window, new, ["rng.torch"], is_same_state=True)
     return [f"{finding.level} {finding.kind}" for finding in found]
@@ -199,8 +199,10 @@ def told_of_losses(
 
 def test_a_loss_that_differs_with_the_same_inputs_is_a_notice() -> None:
     new = steps(range(9, 12))
-    assert told_of_losses(RepeatedSteps(3, 3, 3), new) == []
-    assert told_of_losses(RepeatedSteps(3, 3, 0, (9, 1.0, 2.0)), new) == ["notice generators"]
+    assert told_of_losses(RepeatedTrainingSteps(3, 3, 3), new) == []
+    assert told_of_losses(RepeatedTrainingSteps(3, 3, 0, (9, 1.0, 2.0)), new) == [
+        "notice generators"
+    ]
 
 
 def test_a_loss_is_another_one_if_more_than_its_rounding_is() -> None:
@@ -217,14 +219,14 @@ def test_losses_of_the_same_noise_lie_in_the_window(seed: int) -> None:
     drawn = random.Random(seed)
     window = [drawn.gauss(1.0, 0.1) for _ in range(256)]
     after = [RankStep(n, drawn.gauss(1.0, 0.1), "", "") for n in range(8)]
-    assert told_of_losses(RepeatedSteps(0, 0, 0), after, window) == []
+    assert told_of_losses(RepeatedTrainingSteps(0, 0, 0), after, window) == []
 
 
 def test_losses_far_above_the_window_are_a_notice() -> None:
     drawn = random.Random(0)
     window = [drawn.gauss(1.0, 0.1) for _ in range(256)]
     after = [RankStep(n, drawn.gauss(2.3, 0.1), "", "") for n in range(8)]
-    assert told_of_losses(RepeatedSteps(0, 0, 0), after, window) == ["notice loss"]
+    assert told_of_losses(RepeatedTrainingSteps(0, 0, 0), after, window) == ["notice loss"]
 
 
 @given(st.integers(WINDOW_MIN, LOSSES_KEPT))

@@ -236,7 +236,12 @@ def test_a_job_of_which_it_is_not_known_how_it_starts_is_not_run_for_its_costs(
 
 def test_a_run_of_a_plain_command_has_costs_and_no_settings() -> None:
     called = ev.FitCalled(
-        trainer="python", workers=2, run_name="r", storage_path="", settings={}, replaced={}
+        trainer="python",
+        workers=2,
+        run_name="r",
+        storage_path="",
+        settings={},
+        original_settings={},
     )
     told = [entry for entry in KILLED.history() if not isinstance(entry.event, ev.FitCalled)]
     told.insert(1, msgspec.structs.replace(told[0], event=called))

@@ -183,7 +183,9 @@ def entries(*events: AnyEvent) -> list[JournalEntry]:
 
 
 FIT = entries(
-    ev.FitCalled(trainer="", workers=2, run_name="", storage_path="", settings={}, replaced={})
+    ev.FitCalled(
+        trainer="", workers=2, run_name="", storage_path="", settings={}, original_settings={}
+    )
 )
 
 

@@ -274,7 +274,7 @@ def test_without_costs_the_file_is_named_with_what_it_says(tmp_path: Path) -> No
 
 def started_by(trainer: str) -> list[RunAnalysis]:
     called = ev.FitCalled(
-        trainer=trainer, workers=2, run_name="r", storage_path="", settings={}, replaced={}
+        trainer=trainer, workers=2, run_name="r", storage_path="", settings={}, original_settings={}
     )
     told = analysis_of(KILLED)
     histories = []

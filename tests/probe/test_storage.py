@@ -58,7 +58,12 @@ def test_what_was_uploaded_or_is_named_by_ray_and_was_not_committed_is_left_over
         )
     journal = Journal(directory.path, "harness", role="harness", clock=SystemClock())
     called = FitCalled(
-        trainer="T", workers=1, run_name="run", storage_path=place, settings={}, replaced={}
+        trainer="T",
+        workers=1,
+        run_name="run",
+        storage_path=place,
+        settings={},
+        original_settings={},
     )
 
     search_storage(journal, [called, uploaded("own/epoch_003")], directory)

@@ -66,7 +66,11 @@ def open_run(tape: Tape, *, scenario: str) -> None:
                 "num_to_keep": None,
                 "environment": {"RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1"},
             },
-            replaced={"max_failures": 0, "name": "digits", "storage_path": "/home/me/ray_results"},
+            original_settings={
+                "max_failures": 0,
+                "name": "digits",
+                "storage_path": "/home/me/ray_results",
+            },
         ),
         after_ms=900,
     )

@@ -375,7 +375,12 @@ def test_a_replaced_setting_that_is_not_in_force_by_name_is_told_all_the_same(
     valid_run: FinishedRun,
 ) -> None:
     called = FitCalled(
-        trainer="T", workers=1, run_name="n", storage_path="s", settings={}, replaced={"odd": 3}
+        trainer="T",
+        workers=1,
+        run_name="n",
+        storage_path="s",
+        settings={},
+        original_settings={"odd": 3},
     )
     entries = [JournalEntry(time_ns=0, source="driver", seq=0, event=called)]
     rows = build_settings(replace(valid_run, history=History(entries)))[0].rows

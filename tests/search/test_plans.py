@@ -66,7 +66,7 @@ def test_only_faults_of_torchruns_are_drawn_for_its_jobs(ops: tuple[Op, ...]) ->
 
 
 @given(build_plan_strategy(RAYS, max_faults=2, kinds=["kill_node"]))
-def test_kinds_and_the_number_of_faults_can_be_chosen(ops: tuple[Op, ...]) -> None:
+def test_anomaly_and_the_number_of_faults_can_be_chosen(ops: tuple[Op, ...]) -> None:
     chosen = [op for op in ops if not isinstance(op.at, AtRecovery)]
 
     assert 1 <= len(chosen) <= 2

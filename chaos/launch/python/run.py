@@ -92,7 +92,7 @@ class PythonRun(LocalRun[Command, CommandWorld]):
             run_name=self.plan.slug,
             storage_path="",
             settings={"num_workers": workers, "max_failures": retries},
-            replaced={},
+            original_settings={},
         )
 
     def find_pid(self, driver: Command) -> int:

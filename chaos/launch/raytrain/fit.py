@@ -204,7 +204,7 @@ class FitWrapper:
                 run_name=run.name,
                 storage_path=self._storage,
                 settings=_settings(trainer),
-                replaced=self._replaced,
+                original_settings=self._replaced,
             )
         )
         try:

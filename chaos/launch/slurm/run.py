@@ -127,7 +127,7 @@ class SlurmRun(LocalRun[int, SlurmWorld]):
             run_name=plan.slug,
             storage_path="",
             settings={"num_workers": workers, "max_failures": -1, "header": self._option_meanings},
-            replaced={},
+            original_settings={},
         )
         self.journal.add(fit_event)
         log = self.directory.logs / "driver.log"

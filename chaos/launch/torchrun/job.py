@@ -22,7 +22,7 @@ def build_fit_event(plan: Plan) -> FitCalled:
         run_name=plan.slug,
         storage_path="",
         settings={"num_workers": workers, "max_failures": max_restarts(plan)},
-        replaced={},
+        original_settings={},
     )
 
 

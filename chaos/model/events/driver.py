@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from chaos.model.events.base import Event
 from chaos.model.launcher import LAUNCHER_FACTS, Launcher
 from chaos.wording import extract_last_line
@@ -15,7 +17,8 @@ class FitCalled(Event, frozen=True, kw_only=True):
     run_name: str
     storage_path: str
     settings: dict[str, Any]
-    replaced: dict[str, Any]
+    #: what the script itself has where chaos set something else
+    original_settings: dict[str, Any] = msgspec.field(name="replaced")
 
     def _text(self) -> str:
         return f"{self.trainer}.fit() called with {self.workers} workers"
