@@ -52,7 +52,9 @@ def other_data(history: History, start: int) -> History:
 
 
 def other_name(history: History, start: int) -> History:
-    return changed(history, ev.FitCalled, lambda _: True, replaced=lambda _: {"name": f"e{start}"})
+    return changed(
+        history, ev.FitCalled, lambda _: True, original_settings=lambda _: {"name": f"e{start}"}
+    )
 
 
 def reseeded_plan(history: History, start: int) -> History:
@@ -131,7 +133,9 @@ def test_other_inputs_at_another_start_are_noted_where_losses_do_not_show_them(
 def test_a_name_that_each_start_draws_anew_is_noted(tmp_path: Path, drawn: str) -> None:
     def named(history: History, start: int) -> History:
         name = drawn if start == 0 else f"{drawn[:-1]}_"
-        return changed(history, ev.FitCalled, lambda _: True, replaced=lambda _: {"name": name})
+        return changed(
+            history, ev.FitCalled, lambda _: True, original_settings=lambda _: {"name": name}
+        )
 
     card, _ = card_of(tmp_path, named)
 
