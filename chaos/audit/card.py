@@ -543,6 +543,9 @@ def _describe_conditions(card: Card) -> str:
         words = " and ".join(word for word in ACCEPTABLE if word in card.accept)
         options = [f"`--accept {words}`"] if words else []
         options += ["`--sampling resampled`"] if card.sampling == "resampled" else []
+        accepted_defects = [defect for run in accepted_runs for defect in run.accepted]
+        kinds = dict.fromkeys(d.kind for d in accepted_defects if d.accepted_reasons)
+        options += [f"`--accept {kind}`" for kind in kinds]
         verb = "allows" if len(options) == 1 else "allow"
         places = plural(len(accepted_runs), "place")
         conditions = f"; not the same at {places}, which {' and '.join(options)} {verb}"

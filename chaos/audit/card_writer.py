@@ -205,7 +205,8 @@ def _join_run_places(runs: Sequence[RunRow]) -> list[FaultSite]:
 def _note_accepted(runs: Sequence[RunRow]) -> Iterator[Note]:
     """Yield a note for each accepted broken promise, with its number of runs."""
     for count, defect in _group_defects(defect for run in runs for defect in run.accepted):
-        text = f"{ACCEPTED}{defect.severity}: {defect.check}: {defect.sentence}"
+        reasons = "".join(f" ({reason})" for reason in defect.accepted_reasons)
+        text = f"{ACCEPTED}{defect.severity}: {defect.check}: {defect.sentence}{reasons}"
         example = f": {text}" if count == 1 else f", such as: {text}"
         yield Note(kind="accepted", text=f"{plural(count, 'place')}{example}")
 

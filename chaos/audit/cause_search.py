@@ -233,7 +233,7 @@ class CauseSearch:
 
     def __post_init__(self) -> None:
         # What is mended is to be equal, whatever the run was allowed.
-        expect = self.plan.expect.replace(accept=())
+        expect = self.plan.expect.replace(accept=(), accept_findings=())
         self.plan = self.plan.replace(expect=expect)
 
     def find_cause(self, analysis: RunAnalysis) -> CauseOutcome:

@@ -98,7 +98,8 @@ class CauseTrials:
 
     def _judge_drawn_row(self, row: RunRow) -> RunRow | None:
         """Return a row as it is where nothing is accepted, if chance is all that is wrong there."""
-        if not row.accepted or not row.is_right or row.earlier:
+        is_meant = any(defect.accepted_reasons for defect in row.accepted)
+        if not row.accepted or is_meant or not row.is_right or row.earlier:
             return None
         run = self._judge_strictly(row)
         is_drawn = all(
@@ -174,7 +175,7 @@ class CauseTrials:
         """Return the tables of a run, with nothing accepted: what is mended is to be equal."""
         run = self.folder.run_directory(number)
         plan = run.load_plan()
-        expect = plan.expect.replace(accept=())
+        expect = plan.expect.replace(accept=(), accept_findings=())
         plan = plan.replace(expect=expect)
         return RunAnalysis(plan, run.load_history(), self.baseline)
 

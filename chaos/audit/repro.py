@@ -24,7 +24,15 @@ from chaos.scenario_file.load import load_scenario
 from chaos.scenario_file.text import render_scenario
 
 # The expectations of the run with the faults that hold for its reproduction as well.
-_REPEATED_KEYS = ("band", "align", "accept", "sampling", "loss_tolerance", "ignore_metrics")
+_REPEATED_KEYS = (
+    "band",
+    "align",
+    "accept",
+    "accept_findings",
+    "sampling",
+    "loss_tolerance",
+    "ignore_metrics",
+)
 
 
 def repro_text(

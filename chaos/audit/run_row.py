@@ -52,6 +52,8 @@ class Defect(DefectKey):
     guess: str = ""
     #: why it is so was not seen
     is_unexplained: bool = False
+    #: why it is accepted, where it is by its kind
+    accepted_reasons: tuple[str, ...] = ()
 
     @property
     def key(self) -> DefectKey:
@@ -367,4 +369,5 @@ def _build_defect(result: CheckResult, anomaly: Anomaly) -> Defect:
         sentence=anomaly.message,
         guess=anomaly.guess,
         is_unexplained=anomaly.is_unexplained,
+        accepted_reasons=result.accepted_reasons,
     )

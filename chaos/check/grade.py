@@ -94,7 +94,11 @@ def accept_failures(
         + "".join(f" ({reason})" for reason in reasons_by_check.get(r.check, ()))
         for r in failures
     )
-    return tuple(_accept_failure(r) if r in failures else r for r in results), notes
+    accepted_results = tuple(
+        _accept_failure(r, reasons_by_check.get(r.check, ())) if r in failures else r
+        for r in results
+    )
+    return accepted_results, notes
 
 
 def _find_reasons(expect: Expect, result: CheckResult) -> tuple[str, ...] | None:
@@ -111,9 +115,14 @@ def _find_reasons(expect: Expect, result: CheckResult) -> tuple[str, ...] | None
     return tuple(dict.fromkeys(reasons)) if reasons else None
 
 
-def _accept_failure(result: CheckResult) -> CheckResult:
-    summary = f"{ACCEPTED}{result.severity}: {result.summary}"
-    return result.replace(status="pass", anomalies=(), accepted=result.anomalies, summary=summary)
+def _accept_failure(result: CheckResult, reasons: tuple[str, ...]) -> CheckResult:
+    return result.replace(
+        status="pass",
+        anomalies=(),
+        accepted=result.anomalies,
+        accepted_reasons=reasons,
+        summary=f"{ACCEPTED}{result.severity}: {result.summary}",
+    )
 
 
 def _set_severity(result: CheckResult, severity: Severity) -> CheckResult:

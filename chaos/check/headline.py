@@ -169,7 +169,8 @@ def _describe_equality(analysis: RunAnalysis, *, accepted: int) -> str:
     elif analysis.plan.expect.loss_tolerance is not None:
         equality = "equal to its baseline within the tolerance it states"
     if accepted:
-        equality = "equal to its baseline but for what `expect.accept` allows"
+        key = "accept_findings" if analysis.plan.expect.accept_findings else "accept"
+        equality = f"equal to its baseline but for what `expect.{key}` allows"
     if analysis.comparison is not None and analysis.comparison.unpaired_steps:
         equality = f"{equality}, so far as it could be compared"
     return equality

@@ -97,6 +97,8 @@ class CheckResult(Record):
     latent: tuple[Anomaly, ...] = ()
     #: broken promises that the scenario allows: they fail nothing
     accepted: tuple[Anomaly, ...] = ()
+    #: why they are allowed, where they are by their kind
+    accepted_reasons: tuple[str, ...] = ()
     #: why it is inconclusive, where that is not for want of any evidence
     doubts: tuple[CheckDoubt, ...] = ()
     #: figures worth showing, each named with its unit

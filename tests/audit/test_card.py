@@ -13,6 +13,7 @@ from rich.console import Console
 from chaos.audit.audit import SiteChoice
 from chaos.audit.budget import AuditProgress
 from chaos.audit.card import Card, GroupCoverage
+from chaos.audit.card_writer import _note_accepted
 from chaos.audit.finding import group_findings
 from chaos.audit.page import list_figures, render_card
 from chaos.audit.run_row import Defect, RunRow
@@ -481,13 +482,27 @@ def test_a_run_with_a_right_resume_in_each_group_passes(card: Card) -> None:
 
 
 def test_what_is_accepted_is_told_and_is_no_failure(card: Card) -> None:
-    told = ("accepted as not reproducible: trajectory: the loss differs",)
-    run = run_of(0).model_copy(update={"accepted": told})
+    run = run_of(0).replace(accepted=(PARTED,))
 
     accepting = passing(card, run).model_copy(update={"accept": ("rng",)})
 
     assert accepting.exit_code == 0
     assert accepting.sentence.endswith("not the same at 1 place, which `--accept rng` allows")
+
+
+def test_a_pass_names_the_finding_that_was_accepted_and_its_reason(card: Card) -> None:
+    accepted = EPOCHS.replace(accepted_reasons=("we train one more",), sentence="5 epochs")
+    runs = [run_of(n).replace(accepted=(accepted,)) for n in range(2)]
+
+    [note] = _note_accepted(runs)
+
+    assert passing(card, *runs).sentence.endswith(
+        "not the same at 2 places, which `--accept surplus-epochs` allows"
+    )
+    assert note.kind == "accepted"
+    assert note.text == (
+        "2 places, such as: accepted as wrong result: epochs: 5 epochs (we train one more)"
+    )
 
 
 def test_the_headline_says_how_bad_it_is(card: Card) -> None:

@@ -8,6 +8,7 @@ import pytest
 from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.bounds import Tolerance
+from chaos.model.expect import AcceptedFinding
 from chaos.model.history import History
 from chaos.model.severity import Severity, find_worst_severity
 from chaos.model.verdict import Verdict
@@ -336,6 +337,32 @@ def test_work_that_was_saved_and_trained_again_is_lost_and_no_wrong_result() -> 
     assert (found.severity, accepted.status) == ("work lost", "pass")
     assert accepted.notes[0].startswith("accepted as work lost: resume-point: ")
     assert (wrong.severity, wrong.status) == ("wrong result", "fail")
+
+
+def test_a_finding_is_accepted_by_its_kind_for_a_reason_that_the_note_repeats() -> None:
+    base = "g @model=0 s r c- @model=1 s w:f_2 s r c- @model=2 s r c- ."
+    anew = "g @model=0 s r c- @model=1 s w:f_2 s r c- @model=2 s x g @model=0 " + base[11:]
+    kinds = {
+        a.kind
+        for r in judge(plan_of(anew), told_in(anew), told_in(base)).broken
+        for a in r.anomalies
+    }
+
+    def judged(*accepted: str) -> Verdict:
+        entries = tuple(AcceptedFinding(finding=kind, reason="meant") for kind in accepted)
+        return judge(plan_of(anew, accept_findings=entries), told_in(anew), told_in(base))
+
+    assert kinds == {"saves-ignored", "too-many-steps-lost"}
+    assert judged("saves-ignored").status == "fail"
+    verdict = judged(*kinds)
+    assert verdict.status == "pass"
+    assert "but for what `expect.accept_findings` allows" in verdict.headline
+    assert all(note.endswith("(meant)") for note in verdict.notes if note.startswith("accepted as"))
+    [resume] = [r for r in verdict.results if r.check == "resume-point"]
+    assert (resume.accepted_reasons, [a.kind for a in resume.accepted]) == (
+        ("meant",),
+        ["saves-ignored"],
+    )
 
 
 def test_what_is_accepted_hides_no_doubt() -> None:
