@@ -31,7 +31,7 @@ def _list_option_words(field: str, value: object) -> Iterator[str]:
     elif field == "restart_args" and isinstance(value, tuple):
         yield from (option, shlex.join(value))
     elif isinstance(value, NodeRange):
-        yield from (option, f"{value.fewest}:{value.most}")
+        yield from (option, f"{value.min_nodes}:{value.max_nodes}")
     elif isinstance(value, tuple | Mapping):
         items = value.items() if isinstance(value, Mapping) else value
         for item in items:

@@ -175,7 +175,7 @@ class Finding(Record):
             return ""
         is_same = confirmation.defect in self.smallest.defect_keys[:1]
         return (
-            f"{confirmation}, same difference"
+            f"{confirmation}, by the same kind of finding"
             if is_same
             else f"{confirmation}: {confirmation.headline}"
         )

@@ -74,8 +74,8 @@ def _parse_number(text: str) -> int | float | str:
 class NodeRange(NamedTuple):
     """The fewest and the most nodes of a job that goes on with fewer."""
 
-    fewest: int
-    most: int
+    min_nodes: int
+    max_nodes: int
 
 
 ONE_NODE = NodeRange(1, 1)

@@ -105,6 +105,8 @@ class RunRow(Record):
     latent: tuple[Defect, ...] = ()
     #: the results that were compared with the baseline's, and equal
     equal: tuple[ResultName, ...] = ()
+    #: those that differ; of a right run they are accepted
+    different: tuple[ResultName, ...] = ()
     #: the beginning of a sentence
     faults: str = ""
     #: of the job's code, behind the first of the `defects`
@@ -283,11 +285,8 @@ def build_run_row(number: int, place: FaultSite, run: FinishedRun) -> RunRow:
         severity=verdict.severity,
         accepted=tuple(_build_defect(r, r.accepted[0]) for r in verdict.results if r.accepted),
         latent=tuple(_build_defect(r, anomaly) for r in verdict.results for anomaly in r.latent),
-        equal=tuple(
-            compared_result.name
-            for compared_result in verdict.compared
-            if compared_result.status == "equal"
-        ),
+        equal=tuple(result.name for result in verdict.compared if result.status == "equal"),
+        different=tuple(result.name for result in verdict.compared if result.status == "different"),
     )
 
 

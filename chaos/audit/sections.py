@@ -134,8 +134,16 @@ def describe_equal_results(card: Card) -> str:
     ]
     if not equal_texts:
         return ""
-    uncompared_results = [RESULT_WORDS[name] for name, count in counts.items() if not count]
-    tail = f"; not compared: {', '.join(uncompared_results)}" if uncompared_results else ""
+    different_names = {name for run in right_runs for name in run.different}
+    accepted_results = [RESULT_WORDS[name] for name in RESULT_WORDS if name in different_names]
+    uncompared_results = [
+        RESULT_WORDS[name]
+        for name, count in counts.items()
+        if not count and name not in different_names
+    ]
+    # A right run has a result that differs only where that is accepted.
+    tail = f"; different, and accepted: {', '.join(accepted_results)}" if accepted_results else ""
+    tail += f"; not compared: {', '.join(uncompared_results)}" if uncompared_results else ""
     return f"{', '.join(equal_texts)}{tail}"
 
 

@@ -196,7 +196,7 @@ def _parse_torchrun(words: Sequence[str]) -> StartCommand:
         )
     nodes = parse_node_range(options.nnodes)
     run = _locate_script(options.training_script, is_module=options.module)
-    workers = int(options.nproc_per_node) * nodes.most
+    workers = int(options.nproc_per_node) * nodes.max_nodes
     return StartCommand("torchrun", run, options.training_script_args, workers, nodes)
 
 

@@ -62,7 +62,9 @@ def _build_case(row: SuiteRow) -> ET.Element:
         ET.SubElement(property_elements, "property", name=_clean(key), value=value)
     if (tag := _TAGS[row.standing]) is not None:
         first_line = row.headline.strip().split("\n", maxsplit=1)[0]
-        element = ET.SubElement(case, tag, type=_clean(find_kind(row)), message=_clean(first_line))
+        element = ET.SubElement(
+            case, tag, type=_clean(find_failure_type(row)), message=_clean(first_line)
+        )
         element.text = _clean(_describe_reason(row, row.verdict) if row.verdict else row.headline)
     if row.verdict is not None:
         checks = (
@@ -100,9 +102,13 @@ def collect_properties(row: SuiteRow) -> dict[str, str]:
     return {key: _clean(str(value)) for key, value in values.items() if value is not None}
 
 
-def find_kind(row: SuiteRow) -> str:
-    """Return the kind of the first finding of a row; without one its status, or what it is."""
-    broken_results = () if row.verdict is None else row.verdict.broken
+def find_failure_type(row: SuiteRow) -> str:
+    """Return the kind of the first finding of a row that failed; else its status, or what it is.
+
+    What is broken in an inconclusive run is no finding.
+    """
+    verdict = row.verdict
+    broken_results = verdict.broken if verdict is not None and verdict.status == "fail" else ()
     kinds = (anomaly.kind for result in broken_results for anomaly in result.anomalies)
     return next(kinds, "") or row.status or STANDINGS[row.standing].word
 
@@ -160,7 +166,7 @@ def _build_commands(
         yield format_command(
             level,
             find_code_line(lines) or source_location,
-            f"{find_kind(row)}: {row.scenario}",
+            f"{find_failure_type(row)}: {row.scenario}",
             row.headline + replay_text,
         )
     if len(shown_rows) < len(located_rows):

@@ -17,6 +17,7 @@ from chaos.audit.card_writer import _note_accepted
 from chaos.audit.finding import group_findings
 from chaos.audit.page import list_figures, render_card
 from chaos.audit.run_row import Defect, RunRow
+from chaos.audit.sections import describe_equal_results
 from chaos.audit.site_category import SITE_CATEGORIES, select_site_categories
 from chaos.audit.table import (
     build_cells,
@@ -502,6 +503,17 @@ def test_a_pass_names_the_finding_that_was_accepted_and_its_reason(card: Card) -
     assert note.kind == "accepted"
     assert note.text == (
         "2 places, such as: accepted as wrong result: epochs: 5 epochs (we train one more)"
+    )
+
+
+def test_a_result_that_is_accepted_is_not_said_to_be_uncompared(card: Card) -> None:
+    run = run_of(0).replace(accepted=(EPOCHS,), equal=("files",), different=("steps", "state"))
+
+    text = describe_equal_results(passing(card, run))
+
+    assert text == (
+        "files; different, and accepted: inputs and losses, state; "
+        "not compared: samples and epochs, metrics, finished work, the end"
     )
 
 

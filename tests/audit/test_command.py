@@ -61,7 +61,7 @@ def test_a_finding_is_reproduced_on_ray_where_that_is_asked_for(
     assert done.code == 1, done.err
     said = " ".join(done.out.split())
     assert "confirming on Ray: finding 1 of 1: starting Ray, 0 s" in said
-    assert "on Ray confirmed, same difference" in said
+    assert "on Ray confirmed, by the same kind of finding" in said
     # The sentence of the finding: as it is found, and in the result.
     assert said.count("its loss differs") == 2
     quiet, struck = backends.plans_on_ray

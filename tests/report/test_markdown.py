@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.report.ci import SHOWN, AnnotatedLine, build_annotations
+from chaos.report.ci import SHOWN, AnnotatedLine, build_annotations, find_failure_type
 from chaos.report.goodput import build_goodput
 from chaos.report.markdown import (
     LIMIT_BYTES,
@@ -121,6 +121,15 @@ def test_one_annotation_per_failed_scenario_at_its_line(
     assert "10 %25" in guilty
     assert "%0Achaos replay reports/" in guilty
     assert broken == "::error file=n.yaml,line=2,title=could not run%3A a%3A b::1%0A2"
+
+
+def test_what_is_broken_in_an_inconclusive_run_is_no_finding(guilty_run: FinishedRun) -> None:
+    row = build_suite_row(guilty_run)
+    assert row.verdict is not None
+    undecided = replace(row, verdict=row.verdict.replace(status="inconclusive"))
+
+    assert find_failure_type(row) == "numbers-differ-at-resume"
+    assert find_failure_type(undecided) == "inconclusive"
 
 
 def test_what_github_would_not_show_is_counted(guilty_run: FinishedRun) -> None:

@@ -11,7 +11,7 @@ from chaos.check.kinds.base import Facts
 class AttemptActivity(NamedTuple):
     """A sign that an attempt was at work."""
 
-    what: Literal["step", "commit", "report", "file"]
+    event_type: Literal["step", "commit", "report", "file"]
     #: None for a commit, which is of all ranks
     rank: int | None = None
 

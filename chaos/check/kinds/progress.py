@@ -9,7 +9,7 @@ from chaos.check.kinds.base import Facts
 class LifeSign(NamedTuple):
     """The progress that an event shows; what does not belong to it is None."""
 
-    what: Literal["step", "commit", "report", "upload", "rank start", "attempt start"]
+    event_type: Literal["step", "commit", "report", "upload", "rank start", "attempt start"]
     attempt: int
     rank: int | None = None
     epoch: int | None = None

@@ -8,9 +8,9 @@ from chaos.check.kinds.artifacts import (
     FileWrittenElsewhere,
     FinalTableDiffers,
 )
+from chaos.check.prose.places import describe_place
 from chaos.check.prose.registry import describes
 from chaos.model.launcher import LauncherWords
-from chaos.model.places import TrainingPlace
 
 
 @describes(
@@ -20,7 +20,7 @@ from chaos.model.places import TrainingPlace
     remedy="Save that value in the checkpoint, and load it before the loop goes on.",
 )
 def _describe_file_entry_differs(facts: FileEntryDiffers, _: LauncherWords) -> str:
-    place_text = _describe_place(facts.written_at)
+    place_text = describe_place(facts.written_at)
     return _describe_entry(facts, f"from {place_text} on {_name_entry(facts)} differs")
 
 
@@ -43,8 +43,8 @@ def _describe_final_table_differs(facts: FinalTableDiffers, _: LauncherWords) ->
 def _describe_file_written_elsewhere(facts: FileWrittenElsewhere, _: LauncherWords) -> str:
     return _describe_entry(
         facts,
-        f"{_name_entry(facts)} was written last at {_describe_place(facts.written_at)}, in the "
-        f"baseline at {_describe_place(facts.expected_at)}",
+        f"{_name_entry(facts)} was written last at {describe_place(facts.written_at)}, in the "
+        f"baseline at {describe_place(facts.expected_at)}",
     )
 
 
@@ -57,7 +57,7 @@ def _describe_file_written_elsewhere(facts: FileWrittenElsewhere, _: LauncherWor
 def _describe_file_never_written(facts: FileNeverWritten, _: LauncherWords) -> str:
     return (
         f"{facts.file} was never written; the baseline's rank {facts.rank} leaves one at "
-        f"{_describe_place(facts.expected_at)}"
+        f"{describe_place(facts.expected_at)}"
     )
 
 
@@ -87,7 +87,3 @@ def _describe_difference(facts: EntryFacts) -> str:
 
 def _describe_size(value: EntryValue) -> str:
     return f"{value.size:.4g}" if isinstance(value.size, int | float) else str(value.size)
-
-
-def _describe_place(place: TrainingPlace) -> str:
-    return f"epoch {place.epoch}" + (f", step {place.step}" if place.step else "")

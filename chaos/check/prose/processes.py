@@ -40,7 +40,9 @@ def _describe_attempt_still_working(facts: AttemptStillWorking, _: LauncherWords
 
 
 def _describe_activity(activity: AttemptActivity) -> str:
-    return f"a {activity.what}" + ("" if activity.rank is None else f" of rank {activity.rank}")
+    return f"a {activity.event_type}" + (
+        "" if activity.rank is None else f" of rank {activity.rank}"
+    )
 
 
 @describes(

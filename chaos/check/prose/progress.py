@@ -26,13 +26,13 @@ _THREADS_MAX = 2
 
 def describe_sign(sign: LifeSign) -> str:
     """Return progress in words."""
-    match sign.what:
+    match sign.event_type:
         case "step":
             return f"rank {sign.rank}'s step {sign.step} of epoch {sign.epoch}"
         case "commit":
             return f"the commit of epoch {sign.epoch}"
         case "report" | "upload":
-            return f"rank {sign.rank}'s {sign.what} of epoch {sign.epoch}"
+            return f"rank {sign.rank}'s {sign.event_type} of epoch {sign.epoch}"
         case "rank start":
             return f"the start of rank {sign.rank} in attempt {sign.attempt}"
         case "attempt start":

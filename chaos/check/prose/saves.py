@@ -9,9 +9,9 @@ from chaos.check.kinds.saves import (
     SavesGone,
     SavesIgnored,
 )
+from chaos.check.prose.places import describe_place
 from chaos.check.prose.registry import describes
 from chaos.model.launcher import LauncherWords
-from chaos.model.places import TrainingPlace
 from chaos.wording import plural
 
 
@@ -36,7 +36,7 @@ def _describe_newer_save_removed(facts: NewerSaveRemoved, _: LauncherWords) -> s
     return (
         f"rank {facts.rank} resumed from {_describe_file(facts.file)}; "
         f"{_describe_save(facts.newest)} had been saved, and the job removed it at "
-        f"{_describe_place(facts.removed_at)}{_describe_cost(facts.cost)}"
+        f"{describe_place(facts.removed_at)}{_describe_cost(facts.cost)}"
     )
 
 
@@ -67,7 +67,7 @@ def _describe_saves_gone(facts: SavesGone, _: LauncherWords) -> str:
 
 
 def _describe_loss(facts: SavesGone) -> str:
-    removal_place = "" if facts.removed_at is None else _describe_place(facts.removed_at)
+    removal_place = "" if facts.removed_at is None else describe_place(facts.removed_at)
     match facts.loss:
         case "in another node's temporary folder":
             return "lay in the temporary folder of another node, on which no rank runs now"
@@ -85,20 +85,20 @@ def _describe_loss(facts: SavesGone) -> str:
 
 
 def _describe_file(file: ResumedFile) -> str:
-    written_at = _describe_place(file.written_at)
+    written_at = describe_place(file.written_at)
     if file.content_place < file.written_at:
         return (
             f"{file.path}, written at {written_at} with the model of "
-            f"{_describe_place(file.content_place)}"
+            f"{describe_place(file.content_place)}"
         )
     text = f"{file.path}, saved at {written_at}"
     if file.earlier_resume is None:
         return text
-    return f"{text}, and trained on from {_describe_place(file.earlier_resume)}"
+    return f"{text}, and trained on from {describe_place(file.earlier_resume)}"
 
 
 def _describe_save(save: NewestSave) -> str:
-    return f"{save.path} of {_describe_place(save.place)}"
+    return f"{save.path} of {describe_place(save.place)}"
 
 
 def _describe_cost(cost: Cost | None) -> str:
@@ -109,7 +109,3 @@ def _describe_cost(cost: Cost | None) -> str:
     if cost.steps_from_newest is None:
         return text
     return f"{text}, and would have cost {cost.steps_from_newest} from that save"
-
-
-def _describe_place(place: TrainingPlace) -> str:
-    return str(place) if place.step else f"epoch {place.epoch}"

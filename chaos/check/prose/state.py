@@ -20,6 +20,7 @@ from chaos.check.kinds.state import (
     UntiedParameters,
     WrongModelSaved,
 )
+from chaos.check.prose.places import describe_place
 from chaos.check.prose.registry import describes
 from chaos.model.events.state import find_group
 from chaos.model.launcher import LauncherWords
@@ -156,7 +157,7 @@ def _describe_part(facts: PartFacts, terms: LauncherWords, reason: str) -> str:
 
 
 def _describe_resume(place: TrainingPlace) -> str:
-    return f"the resume at epoch {place.epoch}" + (f", step {place.step}" if place.step else "")
+    return f"the resume at {describe_place(place)}"
 
 
 def _describe_other_parts(parts: Sequence[str]) -> str:
