@@ -9,7 +9,7 @@ from pathlib import PurePath
 from chaos.check.analysis import RunAnalysis
 from chaos.check.files import SavedFile, is_readable_run_file, mask_path_numbers
 from chaos.check.save_copies import find_copies, mask_name_numbers
-from chaos.model.event import FileCopied
+from chaos.model.event import FileCopied, FileRenamed, FileTouched
 from chaos.model.places import RankName, TrainingPlace
 
 
@@ -41,7 +41,7 @@ class SaveCompleteness:
             if candidate.write_place >= save.write_place
         }
         return is_complete and self.is_folder_complete(
-            save, self._baseline_files[find_numbered_folder(save.final_path)]
+            save, self._baseline_files.get(find_numbered_folder(save.final_path), Counter())
         )
 
     @cached_property
@@ -65,10 +65,63 @@ class SaveCompleteness:
 
     @cached_property
     def _baseline_files(self) -> Mapping[str, Counter[str]]:
-        """The files that the baseline put into each folder."""
+        """The files that the baseline put into the folder of each save, marks among them.
+
+        Folders in which the saves of several places lie side by side are left out.
+        """
+        # Of a save beside older ones in one folder, the later ones are not due: `run1/ckpt_4.pt` is
+        # whole without `run1/ckpt_5.pt`.
         tables = self._baseline_tables
         copy_paths = {copy.path for _, copy in tables.history.select_events(FileCopied)}
-        return _group_by_folder(copy_paths | {save.final_path for save in tables.files.saves})
+        save_paths = {save.final_path for save in tables.files.saves}
+        counts = _group_by_folder(copy_paths | save_paths | self._baseline_marks)
+        return {
+            folder: names
+            for folder, names in counts.items()
+            if folder not in self._baseline_series_folders
+        }
+
+    @cached_property
+    def _baseline_series_folders(self) -> frozenset[str]:
+        """The folders in which the baseline has one and the same file of several places."""
+        folders, first_saves = set[str](), dict[tuple[str, RankName], SavedFile]()
+        tables = self._baseline_tables
+        copies = (replace(save, final_path=path) for save, path in find_copies(tables))
+        for save in (*tables.files.saves, *copies):
+            folder = find_numbered_folder(save.final_path)
+            first_save = first_saves.setdefault((folder, build_save_key(save)), save)
+            if (
+                first_save.write_place != save.write_place
+                and first_save.final_path != save.final_path
+            ):
+                folders.add(folder)
+        return frozenset(folders)
+
+    @cached_property
+    def _baseline_marks(self) -> frozenset[str]:
+        """The paths that the baseline opened to write, such as a mark that a save is whole.
+
+        Left out are those it renamed or removed, and those with a name that this run's ranks never
+        looked for as they began.
+        """
+        history = self._baseline_tables.history
+        touches = [touch for _, touch in history.select_events(FileTouched)]
+        dropped_paths = {rename.path for _, rename in history.select_events(FileRenamed)} | {
+            touch.path for touch in touches if touch.operation == "removing"
+        }
+        names = {
+            mask_name_numbers(path)
+            for files_by_rank in self.files.present_files_by_attempt.values()
+            for files in files_by_rank.values()
+            for path in files
+        }
+        return frozenset(
+            touch.path
+            for touch in touches
+            if touch.operation == "opening"
+            and touch.path not in dropped_paths
+            and mask_name_numbers(touch.path) in names
+        )
 
     def is_folder_complete(self, save: SavedFile, expected_counts: Counter[str]) -> bool:
         """Return whether as many files of each name lie beside a save as are due."""

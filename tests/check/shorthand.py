@@ -14,6 +14,7 @@
     v begin      v:f               its writing begins and does not end
     m rename     m:f>g             it is renamed
     remove       remove:f          it is removed by the job
+    open         open:f            it is opened to be written, and is of no known saver: a mark
     k copy       k:f>g             it is copied
     h held       h:f>g             likewise, written as a save is, where a copy is held
     q find       q:f,g-,h~  q      what a rank finds as it begins: `-` is gone, `~` lies elsewhere
@@ -226,6 +227,9 @@ class _Telling(Scribe):
     def on_remove(self, of: str, number: int | None) -> None:
         self.each(ev.FileTouched, **self.place, operation="removing", path=of)
 
+    def on_open(self, of: str, number: int | None) -> None:
+        self.each(ev.FileTouched, **self.place, operation="opening", path=of)
+
     def on_copy(self, of: str, number: int | None) -> None:
         path, _, to = of.partition(">")
         self.origins[to] = path
@@ -246,9 +250,12 @@ class _Telling(Scribe):
         for name in filter(None, of.split(",")):
             path = name.rstrip("-~")
             written = self.origins.get(path, path)
-            _, epoch, step = self.saves[written, 0]
+            content = ""  # of a file that no known saver wrote
+            if (written, 0) in self.saves:
+                _, epoch, step = self.saves[written, 0]
+                content = digest(written, epoch, step)
             state = states.get(name[-1], "there")
-            files.append(ev.SeenFile(path=path, digest=digest(written, epoch, step), state=state))
+            files.append(ev.SeenFile(path=path, digest=content, state=state))
         self.each(ev.FilesSeen, files=(tuple(files),) * self.ranks)
 
     def on_load(self, of: str, number: int | None) -> None:

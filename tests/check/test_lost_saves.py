@@ -151,3 +151,37 @@ def test_a_whole_file_that_has_not_got_its_name_yet_is_no_save() -> None:
 
     point = next(result for result in found.results if result.check == "resume-point")
     assert "2.part" not in point.summary
+
+
+@pytest.mark.parametrize(
+    ("opened", "seen", "status"),
+    [
+        ("open:a_1/whole ", "a_1/rank.pt", "pass"),
+        ("open:a_1/whole ", "a_1/rank.pt,a_1/whole", "fail"),
+        ("open:a_1/whole.part remove:a_1/whole.part ", "a_1/rank.pt", "fail"),
+    ],
+)
+def test_a_save_whose_mark_is_missing_is_not_whole(opened: str, seen: str, status: str) -> None:
+    # A thread copies the parts of a save to their place, and then the mark that it is whole.
+    clean = f"g s w:a_1/rank.pt s {opened}r c- s w:a_2/rank.pt s r c- s s r c- ."
+    line = (
+        f"g s w:a_1/rank.pt s x g q:{seen} s w:a_1/rank.pt s {opened}r c- "
+        f"s x g q:a_1/rank.pt,a_1/whole l:a_1/rank.pt s s r c- s s r c- ."
+    )
+
+    found = judge(plan_of(line), told_in(line), told_in(clean))
+
+    scratch_starts = [
+        anomaly
+        for result in found.results
+        for anomaly in result.anomalies
+        if anomaly.kind == "saves-ignored"
+    ]
+    assert bool(scratch_starts) is (status == "fail")
+
+
+def test_a_save_is_whole_beside_later_ones_of_its_folder_that_are_still_to_come() -> None:
+    clean = "g s w:run_1/f_1 s r c- s w:run_1/f_2 s r c- s s r c- ."
+    line = f"g s w:run_1/f_1 s r c- s x g q:run_1/f_1 {ANEW}"
+
+    assert resume_point(line, clean).status == "fail"
