@@ -21,7 +21,7 @@ from chaos.check.kinds.state import (
     WrongModelSaved,
 )
 from chaos.check.prose.state import describe_part_value
-from chaos.check.saved_model import describe_wrong_save, is_model_in_file
+from chaos.check.saved_model import find_wrong_save, is_model_in_file
 from chaos.check.state_at_resume import ResumeRow
 from chaos.check.state_snapshots import holds_nothing
 from chaos.model.event import Component, ParametersNamed, StateSeen
@@ -55,9 +55,9 @@ def _build_value_facts(analysis: RunAnalysis, rows: Sequence[ResumeRow]) -> Part
     if row.is_resharded and row.standing == "different":
         return ShardsMisplaced(*shared_facts)
     if row.group == "model":
-        evidence = describe_wrong_save(analysis, row)
-        if evidence is not None:  # of several files, what came back is that of this one
-            return WrongModelSaved(*shared_facts, evidence)
+        wrong_save = find_wrong_save(analysis, row)
+        if wrong_save is not None:  # of several files, what came back is that of this one
+            return WrongModelSaved(*shared_facts, wrong_save)
         if is_model_in_file(analysis, row, row.expected):
             return SavedModelUnused(*shared_facts)
     moment = _find_moment(analysis, row)

@@ -8,19 +8,11 @@ other, the save is.
 from collections.abc import Iterator
 
 from chaos.check.analysis import RunAnalysis
+from chaos.check.kinds.state import WrongSave
 from chaos.check.state_at_resume import ResumeRow
 from chaos.check.state_snapshots import index_parts
 from chaos.model.event import Component, FileSaved, SavedPart
-
-_IN_FEWER_BITS = (
-    "the file holds it rounded: saved as {dtype}, trained as float32; save the parameters as they "
-    "are trained"
-)
-_OF_ANOTHER_MOMENT = "the file holds it so: the model of epoch {epoch}, step {step} was saved"
-_OTHER_WEIGHTS = (
-    "the file holds it so: what was saved is not the model that was trained, but other weights, "
-    "such as those of an average, of a copy, or of an optimizer in its `eval()` mode"
-)
+from chaos.model.places import TrainingPlace
 
 
 def is_model_in_file(analysis: RunAnalysis, row: ResumeRow, model: Component | None) -> bool:
@@ -31,27 +23,29 @@ def is_model_in_file(analysis: RunAnalysis, row: ResumeRow, model: Component | N
     )
 
 
-def describe_wrong_save(analysis: RunAnalysis, row: ResumeRow) -> str | None:
-    """Return in words how a model was saved, where the file that was read holds what came back."""
+def find_wrong_save(analysis: RunAnalysis, row: ResumeRow) -> WrongSave | None:
+    """Return what was saved as the model, where the file that was read holds what came back."""
     if row.actual is None or not row.actual.digest:
         return None
     for part in _find_loaded_parts(analysis, row):
         if row.actual.digest not in _list_digests(part):
             continue
         if part.tensors != row.actual.digest:
-            return _IN_FEWER_BITS.format(dtype=part.dtype)
-        return _find_earlier_save(analysis, row) or _OTHER_WEIGHTS
+            return WrongSave("rounded", dtype=part.dtype)
+        return _find_earlier_model(analysis, row) or WrongSave("other weights")
     return None
 
 
-def _find_earlier_save(analysis: RunAnalysis, row: ResumeRow) -> str | None:
+def _find_earlier_model(analysis: RunAnalysis, row: ResumeRow) -> WrongSave | None:
     assert row.actual is not None
     for _, snapshot in analysis.run.snapshots.numbered_snapshots:
         earlier_part = (
             index_parts(snapshot).get(row.component) if snapshot.attempt < row.attempt else None
         )
         if earlier_part is not None and earlier_part.digest == row.actual.digest:
-            return _OF_ANOTHER_MOMENT.format(epoch=snapshot.epoch, step=snapshot.step)
+            return WrongSave(
+                "of another moment", saved_at=TrainingPlace(snapshot.epoch, snapshot.step)
+            )
     return None
 
 

@@ -14,7 +14,6 @@ from chaos.check.kinds.checkpoints import (
     LoadRefused,
     UnreadableFile,
 )
-from chaos.faults.kill_node import parse_emptied_files
 from chaos.model.causes import find_causes, is_own_error
 from chaos.model.event import FaultEnded, FileLoaded, FileRenamed
 from chaos.model.verdict import Anomaly
@@ -71,7 +70,7 @@ def _build_unreadable_file(
         for number, event in analysis.history.select_events(FaultEnded)
         if number < load_number
     )
-    if any(path in parse_emptied_files(event.detail) for event in fault_ends):
+    if any(path in event.emptied_files for event in fault_ends):
         return FileNotSynced(rank, attempt, path, error)
     if _REFUSED_LOAD.search(error):
         return LoadRefused(rank, attempt, path, error)

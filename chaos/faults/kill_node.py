@@ -8,7 +8,6 @@ from chaos.faults.base import PLATFORMS, Fault, SharedCluster
 from chaos.faults.world import LauncherFeature, Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 30.0
-_EMPTIED = "not synced, and empty now: "
 
 
 class KillNode(Fault):
@@ -105,8 +104,8 @@ class KillNode(Fault):
             return failed_outcomes[0]
         details = [outcome.detail for outcome in outcomes]
         if self.lose_unsynced:
-            details.append(f"{_EMPTIED}{', '.join(emptied_files) or 'nothing'}")
-        return Outcome("ok", "; ".join(details))
+            details.append(f"not synced, and empty now: {', '.join(emptied_files) or 'nothing'}")
+        return Outcome("ok", "; ".join(details), emptied_files=tuple(emptied_files))
 
     def _targets(self, world: World) -> list[Target]:
         group = world.list_targets()
@@ -119,11 +118,6 @@ class KillNode(Fault):
         text = "kill_node (raylet only)" if self.raylet_only else "kill_node"
         text = "kill_node (unsynced files too)" if self.lose_unsynced else text
         return f"{text} of ranks {', '.join(map(str, self.ranks))}" if self.ranks else text
-
-
-def parse_emptied_files(detail: str) -> list[str]:
-    """Return the files that an outcome says are empty."""
-    return detail.partition(_EMPTIED)[2].split(", ")
 
 
 def prove_node_dead(world: World, target: Target) -> Outcome:

@@ -47,6 +47,8 @@ class Outcome:
     detail: str
     #: with `fail`: the process has got the signal, and may end of it later
     signal_sent: bool = False
+    #: what a node had written and not synced, and lost
+    emptied_files: tuple[str, ...] = ()
 
 
 class WorkerRelease(Protocol):

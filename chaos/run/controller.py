@@ -328,6 +328,7 @@ class ChaosController:
                     status=outcome.status,
                     detail=outcome.detail,
                     signal_sent=outcome.signal_sent,
+                    emptied_files=outcome.emptied_files,
                 )
             )
             # Another rank that asked for a hold in this attempt may be dead, and never arrive.

@@ -38,6 +38,16 @@ class PartValue(NamedTuple):
     size: float | str | None
 
 
+class WrongSave(NamedTuple):
+    """What a file holds instead of the model that was trained."""
+
+    content: Literal["rounded", "of another moment", "other weights"]
+    #: of a rounded one
+    dtype: str = ""
+    #: of one of another moment
+    saved_at: TrainingPlace | None = None
+
+
 @dataclass(frozen=True)
 class PartFacts(Facts):
     """The facts of a part of the state that a resume did not bring back as it was."""
@@ -82,8 +92,7 @@ class WrongModelSaved(PartFacts):
 
     kind: ClassVar[str] = "wrong-model-saved"
     check: ClassVar[str] = "state"
-    #: what shows it, in words
-    evidence: str
+    saved: WrongSave
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from chaos.check.kinds.state import (
     UnequalReplicas,
     UntiedParameters,
     WrongModelSaved,
+    WrongSave,
 )
 from chaos.check.prose.places import describe_place
 from chaos.check.prose.registry import describes
@@ -110,7 +111,24 @@ def _describe_part_changed(facts: PartChanged, terms: LauncherWords) -> str:
     "in; save an averaged copy beside it.",
 )
 def _describe_wrong_model_saved(facts: WrongModelSaved, terms: LauncherWords) -> str:
-    return _describe_part(facts, terms, facts.evidence)
+    return _describe_part(facts, terms, _describe_wrong_save(facts.saved))
+
+
+def _describe_wrong_save(saved: WrongSave) -> str:
+    match saved.content:
+        case "rounded":
+            return (
+                f"the file holds it rounded: saved as {saved.dtype}, trained as float32; save the "
+                "parameters as they are trained"
+            )
+        case "of another moment":
+            return f"the file holds it so: the model of {saved.saved_at} was saved"
+        case "other weights":
+            return (
+                "the file holds it so: what was saved is not the model that was trained, but other "
+                "weights, such as those of an average, of a copy, or of an optimizer in its "
+                "`eval()` mode"
+            )
 
 
 @describes(

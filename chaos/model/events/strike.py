@@ -127,6 +127,8 @@ class FaultEnded(Event, frozen=True, kw_only=True):
     detail: str
     #: with `fail`: the process has got the signal, and may end of it later
     signal_sent: bool = False
+    #: the files that a node had written and not synced, and that are empty now
+    emptied_files: tuple[str, ...] = ()
 
     def _text(self) -> str:
         return f"op {self.op}: {self.status}: {self.detail}"
