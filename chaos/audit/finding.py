@@ -85,16 +85,18 @@ class Finding(Record):
     @property
     def headline(self) -> str:
         """The smallest run in a sentence: its headline, if that is about this cause."""
-        run, headline = self.smallest, self.smallest.headline
+        run = self.smallest
+        headline = (run.headline_without_guess if self.proof else "") or run.headline
         if run.defect_keys[:1] != (self.defect,) and self._defect_sentence:
             headline = format_sentence(f"{run.faults}{self._defect_sentence}")
         # Instead of its usual reasons, where these were tried.
         if (self.proof or self.trial) and self.defect.check in (STATE, TRAJECTORY):
-            sentence_by_check = {defect.check: defect.sentence for defect in run.defects}
+            sentence_by_check = {
+                defect.check: self._choose_sentence(defect) for defect in run.defects
+            }
             headline = format_sentence(
                 f"{run.faults}{sentence_by_check.get(TRAJECTORY, self._defect_sentence)}"
             )
-        headline = self._remove_guesses(headline)
         return " ".join(filter(None, (headline, self.proof, self.trial, self.note)))
 
     @property
@@ -142,17 +144,11 @@ class Finding(Record):
     @property
     def brief(self) -> str:
         """The defect in a sentence, without the faults that showed it."""
-        return (
-            format_sentence(self._remove_guesses(self._defect_sentence))
-            if self._defect_sentence
-            else self.headline
-        )
+        return format_sentence(self._defect_sentence) if self._defect_sentence else self.headline
 
-    def _remove_guesses(self, text: str) -> str:
-        """Return a text without what was likely, where the cause was shown."""
-        for defect in self.smallest.defects if self.proof else ():
-            text = text.replace(defect.guess, "")
-        return text
+    def _choose_sentence(self, defect: Defect) -> str:
+        """Return a defect's sentence: without what is likely, where the cause was shown."""
+        return (defect.sentence_without_guess if self.proof else "") or defect.sentence
 
     @property
     def _example(self) -> Defect:
@@ -162,7 +158,7 @@ class Finding(Record):
 
     @property
     def _defect_sentence(self) -> str:
-        return self._example.sentence
+        return self._choose_sentence(self._example)
 
     @property
     def elsewhere(self) -> str:

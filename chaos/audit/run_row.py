@@ -8,7 +8,7 @@ from pydantic import Field
 from chaos.audit.chains import join_places
 from chaos.audit.site_category import SiteCategory
 from chaos.audit.site_groups import FaultSite
-from chaos.check.headline import describe_faults
+from chaos.check.headline import build_headline, describe_faults
 from chaos.check.restarts import Restart, count_lost_steps
 from chaos.check.resumes import count_restarts, is_resumed
 from chaos.check.trajectory import TRAJECTORY
@@ -48,8 +48,8 @@ class Defect(DefectKey):
     facts: dict[str, Any] = Field(default_factory=dict)
     #: the end of a sentence that the run's faults begin
     sentence: str = ""
-    #: what of the sentence is likely, and was not shown
-    guess: str = ""
+    #: the sentence without what is likely and was not shown; empty where it says no such thing
+    sentence_without_guess: str = ""
     #: why it is so was not seen
     is_unexplained: bool = False
     #: why it is accepted, where it is by its kind
@@ -74,6 +74,8 @@ class RunRow(Record):
     ops: tuple[Op, ...]
     status: VerdictStatus
     headline: str
+    #: without what is likely and was not shown; empty where it says no such thing
+    headline_without_guess: str = ""
     #: the broken promises, most specific first; those of one check are separate causes, the one
     #: that explains the first difference before the others
     defects: tuple[Defect, ...]
@@ -263,6 +265,7 @@ def build_run_row(number: int, place: FaultSite, run: FinishedRun) -> RunRow:
         ops=place.ops,
         status=verdict.status,
         headline=verdict.headline,
+        headline_without_guess=_build_headline_without_guess(run),
         defects=tuple(defects.values()),
         faults=describe_faults(run.analysis),
         lines=verdict.lines,
@@ -288,6 +291,22 @@ def build_run_row(number: int, place: FaultSite, run: FinishedRun) -> RunRow:
         equal=tuple(result.name for result in verdict.compared if result.status == "equal"),
         different=tuple(result.name for result in verdict.compared if result.status == "different"),
     )
+
+
+def _build_headline_without_guess(run: FinishedRun) -> str:
+    anomalies = [anomaly for result in run.verdict.broken for anomaly in result.anomalies]
+    if run.verdict.status != "fail" or not any(a.message_without_guess for a in anomalies):
+        return ""
+    results = [
+        result.replace(
+            anomalies=tuple(
+                anomaly.replace(message=anomaly.message_without_guess or anomaly.message)
+                for anomaly in result.anomalies
+            )
+        )
+        for result in run.verdict.results
+    ]
+    return build_headline(run.analysis, results, run.verdict.status)
 
 
 def _resumes_within_epoch(run: FinishedRun) -> bool | None:
@@ -366,7 +385,7 @@ def _build_defect(result: CheckResult, anomaly: Anomaly) -> Defect:
         parts=() if result.check == TRAJECTORY else anomaly.parts,
         facts=anomaly.facts,
         sentence=anomaly.message,
-        guess=anomaly.guess,
+        sentence_without_guess=anomaly.message_without_guess,
         is_unexplained=anomaly.is_unexplained,
         accepted_reasons=result.accepted_reasons,
     )

@@ -20,7 +20,7 @@ def build_anomaly(  # noqa: PLR0913 (the fields of an anomaly)
     parts: Iterable[str] = (),
     severity: Severity = "wrong result",
     is_result: bool | None = None,
-    guess: str = "",
+    message_without_guess: str = "",
     is_unexplained: bool = False,
 ) -> Anomaly:
     """Return a broken promise with its kind, its facts as in JSON, and the sentence about them.
@@ -36,7 +36,7 @@ def build_anomaly(  # noqa: PLR0913 (the fields of an anomaly)
         parts=tuple(parts),
         severity=severity,
         is_result=is_result,
-        guess=guess,
+        message_without_guess=message_without_guess,
         is_unexplained=is_unexplained,
     )
 

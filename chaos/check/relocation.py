@@ -93,13 +93,14 @@ def _drop_prelude(history: History) -> History:
     """Return a run without the steps that ranks made before the place of their resume was found.
 
     A place is found twice only where steps came before the save was read (see `probe.loads`). An
-    attempt that ended within so many steps had not come to read it.
+    attempt that ended within so many steps had not come to read it. One that then found nothing
+    left to train has made no step.
     """
     position_numbers: dict[AttemptRank, list[int]] = {}
     for number, e in history.select_events(Repositioned):
         position_numbers.setdefault(_find_rank(e), []).append(number)
     ends = {
-        attempt_rank: numbers[-1]
+        attempt_rank: numbers[-1] + _has_no_place(history[numbers[-1]].event)
         for attempt_rank, numbers in position_numbers.items()
         if len(numbers) > 1
     }
@@ -128,6 +129,10 @@ def _drop_prelude(history: History) -> History:
 
     entries = [replace_entry(number, entry) for number, entry in enumerate(history)]
     return History(entries, torn=history.torn, hidden=history.hidden)
+
+
+def _has_no_place(event: AnyEvent) -> bool:
+    return isinstance(event, Repositioned) and event.evidence == "nothing"
 
 
 def _find_rank(event: WorkerEvent) -> AttemptRank:

@@ -20,7 +20,7 @@ from chaos.check.kinds.samples import (
     StepRange,
     UnknownSamples,
 )
-from chaos.check.prose.samples import describe_guess
+from chaos.check.prose.samples import describe_order_without_guess
 from chaos.check.result import (
     builtin_check,
     conclude,
@@ -145,7 +145,7 @@ def _find_order_anomalies(
                 events=(deviation.first_step.number for deviation in deviations),
                 parts=("inputs", *suspects),
                 severity=_judge_order_severity(analysis, inputs, epoch, deviations),
-                guess=describe_guess(facts),
+                message_without_guess=describe_order_without_guess(facts),
             )
 
 

@@ -32,8 +32,8 @@ class Anomaly(Record):
     severity: Severity = "wrong result"
     #: whether it is a result of the run that differs, where its check has both kinds
     is_result: bool | None = None
-    #: the part of the message that says what is likely and was not shown
-    guess: str = ""
+    #: the message for where the cause was shown; empty where the message says nothing but that
+    message_without_guess: str = ""
     #: whether why it is so was not seen
     is_unexplained: bool = False
 

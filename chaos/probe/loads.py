@@ -3,7 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from chaos.check.resume_place import InferredPlace, StepKeys, find_resume_point
+from chaos.check.resume_place import (
+    InferredPlace,
+    ResumePlaceIndex,
+    StepKeys,
+    find_resume_point,
+)
 from chaos.model.event import CodeLine, FileLoaded, Repositioned
 from chaos.model.places import START, TrainingPlace
 from chaos.probe.cursor import Cursor, Recorder
@@ -11,6 +16,9 @@ from chaos.probe.job_code import find_running_line
 from chaos.probe.saves import ResumedSave, SaveFolder, SaveRecord, resolve_name
 from chaos.run.file_digest import file_digest
 from chaos.wording import shorten_text
+
+#: what a rank trains shows a place; a file that it read may be one of several
+_TRAINING_EVIDENCE = ("state and inputs", "state", "inputs and losses")
 
 
 class ResumeFinder:
@@ -23,8 +31,9 @@ class ResumeFinder:
     the furthest. Text counts only if nothing else was read.
 
     A job may make steps before it reads its save, as one that trains a teacher at each start. A
-    rank that seemed to begin anew, has reported and saved nothing since, and reads a save then, is
-    looked at once more at its next step: with the model of another place it resumed there.
+    rank that seemed to begin anew, has reported and saved nothing since, and reads a save then, or
+    loads a state into a module, is looked at once more at its next step: with the model, or the
+    inputs and losses, of a later place it resumed there.
     """
 
     def __init__(self, cursor: Cursor, saves: SaveFolder, *, ranks: int, may_move: bool) -> None:
@@ -36,8 +45,10 @@ class ResumeFinder:
         self.is_unresolved = cursor.attempt > 0
         #: whether this rank has reported or saved nothing in this attempt
         self.is_untouched: Callable[[], bool] = lambda: False
-        #: it has read a save after steps of this attempt, of which the place is to be found again
+        #: it has read a save, or loaded a state, after steps of this attempt, of which the place is
+        #: to be found again
         self.has_late_read = False
+        self._has_moved = False
 
     def record_read(self, save: SaveRecord) -> None:
         """Record a save that this rank has read, for the other ranks to see.
@@ -46,14 +57,28 @@ class ResumeFinder:
         """
         cursor = self._cursor
         is_training = not save.is_before_training and save.find_resume_place() > START
-        seems_fresh = cursor.epoch == START.epoch and cursor.step > 0 and not self.is_unresolved
-        if seems_fresh and save.attempt < cursor.attempt and is_training and self.is_untouched():
-            self._can_use_files = self.is_unresolved = self.has_late_read = True
+        if save.attempt < cursor.attempt and is_training:
+            self.reopen_search()
         if self.can_move and save.attempt < cursor.attempt and is_training:
             self._reads.append(
                 ResumedSave.from_save(save, attempt=cursor.attempt, rank=cursor.rank)
             )
             self._saves.record_reads(cursor.attempt, cursor.rank, self._reads)
+
+    def reopen_search(self) -> None:
+        """Look for the place once more at the next step, if the rank may have resumed only now.
+
+        What it read may lie in a database or a mapped file, where no save is known.
+        """
+        cursor = self._cursor
+        seems_fresh = (
+            cursor.epoch == START.epoch
+            and cursor.step > 0
+            and not self.is_unresolved
+            and not self._has_moved
+        )
+        if cursor.attempt > 0 and seems_fresh and self.is_untouched():
+            self._can_use_files = self.is_unresolved = self.has_late_read = True
 
     @property
     def can_move(self) -> bool:
@@ -71,15 +96,16 @@ class ResumeFinder:
         is_fresh = earlier_states.models.get(evidence.model) == {START}
         assumed = self._find_assumed_place(is_fresh=is_fresh, is_over=is_over)
         resume_point = find_resume_point([evidence], index, assumed, earlier_states)
+        is_late, self.has_late_read = self.has_late_read, False
+        is_moved = (
+            resume_point.training_place > (cursor.epoch, cursor.step)
+            and resume_point.evidence in _TRAINING_EVIDENCE
+        )
+        if is_late and not is_moved:
+            return self._set_steps_aside(earlier_states) if is_over else None
         if resume_point.evidence == "nothing":
             return None
-        is_late, self.has_late_read = self.has_late_read, False
-        is_moved = resume_point.training_place > (
-            cursor.epoch,
-            cursor.step,
-        ) and resume_point.evidence.startswith("state")
-        if is_late and not is_moved:
-            return None
+        self._has_moved = resume_point.training_place > START
         cursor.epoch, cursor.step = resume_point.training_place
         path = assumed.path if resume_point.evidence == "file" else None
         self._saves.record_position(
@@ -91,6 +117,22 @@ class ResumeFinder:
             path=path,
             evidence=resume_point.evidence,
             other_places=resume_point.alternatives,
+        )
+
+    def _set_steps_aside(self, earlier_states: ResumePlaceIndex) -> Repositioned | None:
+        """Return the start of a rank that loaded a state and trained no more, if it had that left.
+
+        An attempt that begins anew comes at least as far as an earlier one before it ends.
+        """
+        cursor = self._cursor
+        reached = max(
+            (place for places in earlier_states.models.values() for place in places), default=START
+        )
+        if TrainingPlace(cursor.epoch, cursor.step) >= reached:
+            return None
+        cursor.epoch, cursor.step = START
+        return Repositioned(
+            attempt=cursor.attempt, rank=cursor.rank, epoch=0, step=0, evidence="nothing"
         )
 
     def _find_assumed_place(self, *, is_fresh: bool, is_over: bool) -> InferredPlace:

@@ -165,6 +165,7 @@ class Probe:
             on_step_begin=self.record_step_start,
             close_inputs=self._watchers.input_closer,
             on_gradients_due=self._watchers.take_gradients,
+            on_state_load=self._watchers.note_state_load,
         )
         self._watchers.list_open_losses = self._steps.list_open_losses
         self._watchers.set_save_callback(self._steps.note_save)

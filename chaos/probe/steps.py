@@ -51,7 +51,7 @@ class StepHook:
 
     _installed: ClassVar["StepHook | None"] = None
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what it calls)
         self,
         on_step_end: Callable[[Losses | None, Inputs | None], TrainingPlace],
         on_resolve: Callable[[int, int, Losses, Inputs | None], None],
@@ -60,6 +60,7 @@ class StepHook:
         on_step_begin: Callable[[Any], None] | None = None,
         close_inputs: Callable[[], UnreadInputs] | None = None,
         on_gradients_due: Callable[[], None] | None = None,
+        on_state_load: Callable[[], None] | None = None,
     ) -> None:
         self._on_step_end = on_step_end
         self._on_resolve = on_resolve
@@ -67,6 +68,7 @@ class StepHook:
         self._on_step_begin = on_step_begin
         self._close_inputs = close_inputs
         self._on_gradients_due = on_gradients_due
+        self._on_state_load = on_state_load
         self.has_gradients: Callable[[], bool] = lambda: True
         self.find_versions: Callable[[], tuple[int, ...]] = tuple
         self.find_gradient_mark: Callable[[], tuple[int, ...] | None] = tuple
@@ -153,8 +155,11 @@ class StepHook:
         @functools.wraps(load)
         def load_state(owner: Any, *args: Any, **kwargs: Any) -> Any:
             result = load(owner, *args, **kwargs)
-            if self._open_losses and os.getpid() == self._pid:
-                self._begin_window()
+            if os.getpid() == self._pid:
+                if self._open_losses:
+                    self._begin_window()
+                if self._on_state_load is not None:
+                    self._on_state_load()
             return result
 
         return load_state

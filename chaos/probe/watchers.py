@@ -145,6 +145,11 @@ class Watchers:
             with self.cost.watch_time:
                 self._state.take_gradients()
 
+    def note_state_load(self) -> None:
+        """Look for the place of a resume once more: a module has got another state."""
+        if self._files is not None:
+            self._files.resume_finder.reopen_search()
+
     def set_save_callback(self, callback: Callable[[], None]) -> None:
         """Call this once the thread that trains has saved a file."""
         if self._files is None:

@@ -59,7 +59,7 @@ def test_a_wrong_script_is_named(run: RunScenario, scenario: str) -> None:
     assert done.verdict.status == "fail"
 
 
-@pytest.mark.parametrize("by", ["fork", pytest.param("process", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("by", ["fork", "process"])
 def test_processes_that_the_script_starts_are_its_ranks(run: RunScenario, by: str) -> None:
     done = run("spawned_killed_mid_epoch", args={"by": by})
 

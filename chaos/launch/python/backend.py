@@ -14,7 +14,7 @@ from chaos.model.plan import Plan
 class PythonBackend(CommandBackend):
     """The backend of a plan whose job is a command of its own."""
 
-    anew = ("-u", str(COMMAND))
+    interpreter_words = ("-u", str(COMMAND))
     root = Path(__file__).with_name("root.py")
     make_run = PythonRun
 

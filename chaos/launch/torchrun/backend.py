@@ -16,7 +16,7 @@ OMP_ENV = "OMP_NUM_THREADS"
 class TorchrunBackend(CommandBackend):
     """The backend of a plan that runs in torchrun's own agents."""
 
-    anew = ("-P", "-m", AGENT)
+    interpreter_words = ("-P", "-m", AGENT)
     root = Path(__file__).with_name("root.py")
     make_run = TorchrunRun
 
