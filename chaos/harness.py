@@ -4,7 +4,6 @@
 acts on processes.
 """
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -81,6 +80,7 @@ from chaos.run.record_file import describe_write_error, translate_disk_errors
 from chaos.run.suites import SUITES, find_previous_suite
 from chaos.scenario_file.load import load_scenario
 from chaos.scenario_file.text import render_drawn_scenario
+from chaos.wording import suggest_name
 
 BASELINES = ".baselines"
 _baseline_locks: dict[str, Lock] = {}
@@ -345,12 +345,7 @@ def _refuse_unknown_name(
             (line_number for line_number, text in enumerate(lines, 1) if name_pattern.search(text)),
             1,
         )
-    close_matches = difflib.get_close_matches(unknown_name, names, n=1)
-    hint = (
-        f"Did you mean {close_matches[0]}?"
-        if close_matches
-        else f"They are {', '.join(names)}: `chaos list {noun}s`."
-    )
+    hint = suggest_name(unknown_name, names, f"They are {', '.join(names)}: `chaos list {noun}s`.")
     raise ScenarioError(file, line, f"there is no {noun} '{unknown_name}'", hint)
 
 

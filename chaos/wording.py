@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 def plural(count: int, noun: str, plural_noun: str = "") -> str:
@@ -14,6 +15,12 @@ def join_names(names: Sequence[str]) -> str:
     """Return names as a list in a sentence: "a, b and c"."""
     *leading_names, last_name = names
     return f"{', '.join(leading_names)} and {last_name}" if leading_names else last_name
+
+
+def suggest_name(word: str, known_names: Iterable[str], otherwise: str = "") -> str:
+    """Return `Did you mean NAME?` for a name in other letters, and `otherwise` for any other."""
+    close_names = get_close_matches(word, [*known_names], n=1)
+    return f"Did you mean {close_names[0]}?" if close_names else otherwise
 
 
 def capitalize_first(text: str) -> str:

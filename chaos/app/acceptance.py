@@ -1,10 +1,9 @@
 """`FINDING[:PART]=REASON`: a kind of finding that is meant to be there."""
 
-from difflib import get_close_matches
-
 from chaos.check.prose.registry import find_entry, list_entries
 from chaos.errors import RequestError
 from chaos.model.expect import AcceptedFinding
+from chaos.wording import suggest_name
 
 _SEVERITIES = (
     "rng: only random streams differ. lost-work: saved work is trained again. cosmetic: only what "
@@ -21,11 +20,9 @@ def parse_accepted_finding(word: str) -> AcceptedFinding:
     kind, _, part = name.partition(":")
     if find_entry(kind) is None:
         names = ["rng", "lost-work", "cosmetic", *(entry.kind for entry in list_entries())]
-        close_names = get_close_matches(kind, names, n=1)
-        hint = f"Did you mean {close_names[0]}? " if close_names else ""
         raise RequestError(
             "there is no severity and no finding '{kind}'",
-            f"{hint}{_SEVERITIES}",
+            f"{suggest_name(kind, names)} {_SEVERITIES}".lstrip(),
             field="accept",
             kind=kind,
         )

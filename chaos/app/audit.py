@@ -13,8 +13,8 @@ from chaos.app.script import (
     choose_backend,
     choose_launcher,
     create_audit_folder,
+    find_launcher_facts,
     locate_script,
-    refuse_without_extra,
     retry_launcher,
 )
 from chaos.audit.audit import Audit, SiteChoice, Spread
@@ -34,12 +34,11 @@ from chaos.errors import OtherLauncherError, RequestError
 from chaos.launch.backends import find_cluster_nodes, open_backend, open_lanes, open_launcher
 from chaos.model.bounds import Tolerance
 from chaos.model.expect import AcceptedFinding, Expect
-from chaos.model.launcher import LAUNCHER_FACTS, LauncherFacts, Restart
+from chaos.model.launcher import LauncherFacts, Restart
 from chaos.model.plan import Plan
 from chaos.run.clock import SystemClock
 from chaos.run.display_path import format_path
 from chaos.run.machine import usable_cpus
-from chaos.run.modules import ModuleFile
 from chaos.run.ports import Announcer
 from chaos.run.sbatch_header import count_nodes
 
@@ -93,7 +92,10 @@ class _AuditRun:
         """`launcher_error`: what the attempt under another launcher has shown."""
         self._listener, self._command = listener, command
         self._script = locate_script(request.script, is_module=request.module)
-        self._facts = _find_launcher_facts(request, self._script, listener, launcher_error)
+        launcher = choose_launcher(
+            request.launcher, self._script, listener, launcher_error, takes_sbatch=True
+        )
+        self._facts = find_launcher_facts(request, self._script, launcher)
         backend = choose_backend(request.backend, self._facts.name, listener)
         self._request = request = replace(request, backend=backend)
         self._restart: Restart | None = "command" if request.restart_args else request.restart
@@ -206,22 +208,6 @@ class _AuditRun:
         return plan.replace(
             confined=limits, expect=_build_expectation(plan, request), storage={**request.tier}
         )
-
-
-def _find_launcher_facts(
-    request: AuditRequest,
-    script: ModuleFile,
-    listener: AuditListener,
-    launcher_error: OtherLauncherError | None,
-) -> LauncherFacts:
-    """Return the facts of a script's launcher; raise for a field of the request that is not its."""
-    launcher = choose_launcher(
-        request.launcher, script, listener, launcher_error, takes_sbatch=True
-    )
-    facts = LAUNCHER_FACTS[launcher]
-    request.refuse_foreign_fields(facts)
-    refuse_without_extra(script.file, facts)
-    return facts
 
 
 def _apply_restart(plan: Plan, restart: Restart | None, words: Sequence[str]) -> Plan:

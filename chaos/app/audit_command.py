@@ -3,7 +3,6 @@
 import os
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 
 from chaos.app.audit_request import AuditRequest
 from chaos.app.option_names import describe_option
@@ -15,9 +14,9 @@ from chaos.model.masking import mask_words
 def write_command(request: AuditRequest) -> str:
     """Return the command of a request, without secrets: the options that are not the command's."""
     words = ["audit"]
-    for item in fields(request):
-        if item.name not in ("script", "arguments") and request.is_given(item.name):
-            words += _list_option_words(item.name, getattr(request, item.name))
+    for field in request.list_fields().values():
+        if field.name not in ("script", "arguments") and field.is_given:
+            words += _list_option_words(field.name, field.value)
     words.append(os.fspath(request.script))
     if request.arguments:
         words += ["--", *request.arguments]

@@ -6,6 +6,9 @@ _OPTIONS = {
     "continues": "--continue",
     "max_faults": "--most-faults",
     "kinds": "--fault",
+    "plans": "--random",
+    "soak_for": "--soak",
+    "replay": "--replay-trace",
 }
 
 

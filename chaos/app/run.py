@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self, TypedDict, get_args
+from typing import Annotated, Any, Protocol, Self, TypedDict, get_args
 
-from chaos.app.field_checks import require_choice, require_count, require_switch
+from chaos.app.field_rules import Request, minimum
 from chaos.app.project_defaults import PathLike
 from chaos.errors import RequestError, UsageError
 from chaos.harness import Harness
@@ -28,12 +28,12 @@ class RunOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunRequest:
+class RunRequest(Request):
     """A run of one scenario: fields are options of `chaos run`, where each is explained."""
 
     scenario: Path
     backend: PlanBackend = "ray"
-    seed: int = 0
+    seed: Annotated[int, minimum(0)] = 0
     reports: Path = Path("reports")
     keep_storage: bool = False
 
@@ -44,15 +44,6 @@ class RunRequest:
         if "reports" in values:
             values["reports"] = Path(values["reports"])
         return cls(scenario=Path(scenario), **values)
-
-    def __post_init__(self) -> None:
-        self.validate()
-
-    def validate(self) -> None:
-        """Raise `RequestError` for a value that no run has."""
-        require_choice("backend", self.backend, get_args(PlanBackend))
-        require_count("seed", self.seed, 0)
-        require_switch("keep_storage", self.keep_storage)
 
 
 class RunListener(Announcer, Protocol):

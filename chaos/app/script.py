@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from chaos.app.field_rules import Request
 from chaos.audit.folder import AuditFolder
 from chaos.audit.launcher import find_launcher_evidence
 from chaos.audit.plans import NodeRange
@@ -97,14 +98,21 @@ def choose_launcher(
     return launcher
 
 
-def refuse_without_extra(script: Path, facts: LauncherFacts) -> None:
-    """Raise `MissingExtraError` for a script that is taken for one of Ray Train's, without Ray."""
-    if facts.extra == "ray" and script.is_file() and not has_ray():
+def find_launcher_facts(request: Request, script: ModuleFile, launcher: Launcher) -> LauncherFacts:
+    """Return the facts of a request's launcher.
+
+    Raises `RequestError` for a field that this launcher does not take, and `MissingExtraError` for
+    a script that is taken for one of Ray Train's, without Ray.
+    """
+    facts = LAUNCHER_FACTS[launcher]
+    request.validate(facts)
+    if facts.extra == "ray" and script.file.is_file() and not has_ray():
         raise MissingExtraError(
             "the script is taken for a job of Ray Train's, and Ray is not installed",
             f"{build_install_command('ray')}; or, if torchrun starts it, add --launcher torchrun.",
-            location=str(script),
+            location=str(script.file),
         )
+    return facts
 
 
 def choose_backend(backend: PlanBackend, launcher: Launcher, announcer: Announcer) -> PlanBackend:

@@ -3,22 +3,21 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, Self
 
 from chaos.app.audit_options import Args, parse_options, split_arguments
-from chaos.app.field_checks import require_choice, require_count, require_number, require_switch
+from chaos.app.field_rules import NOT_NEGATIVE, Field, FieldUses, Request, minimum
 from chaos.app.project_defaults import PathLike
 from chaos.app.script import (
     build_confinement,
     choose_backend,
     choose_launcher,
     create_audit_folder,
+    find_launcher_facts,
     locate_script,
-    refuse_without_extra,
     retry_launcher,
 )
 from chaos.audit.budget import AuditProgress, Budget
@@ -26,11 +25,12 @@ from chaos.audit.plans import build_base_plan, set_launcher
 from chaos.audit.run_row import RunRow
 from chaos.errors import MissingExtraError, OtherLauncherError, RequestError
 from chaos.launch.backends import open_launcher
-from chaos.model.launcher import LAUNCHER_FACTS, Launcher
+from chaos.model.launcher import Launcher
 from chaos.plan.draw import DRAWN
 from chaos.run.clock import SystemClock
 from chaos.run.ports import Announcer
 from chaos.search import FAULTS_MAX
+from chaos.wording import suggest_name
 
 if TYPE_CHECKING:
     from chaos.search.search import SearchResult
@@ -39,22 +39,35 @@ if TYPE_CHECKING:
 SEARCH_S = 300.0
 
 
+class DrawnKinds(NamedTuple):
+    """They are kinds of faults that are drawn."""
+
+    def find_error(self, field: Field, _: FieldUses) -> RequestError | None:
+        drawn_kinds = list(dict.fromkeys(name for name, _ in DRAWN))
+        kind = next((kind for kind in field.value if kind not in drawn_kinds), None)
+        if kind is None:
+            return None
+        hint = suggest_name(kind, drawn_kinds, f"Those drawn are {', '.join(drawn_kinds)}.")
+        problem = "no fault is drawn that is called '{kind}'"
+        return RequestError(problem, hint, field=field.name, kind=kind)
+
+
 @dataclass(frozen=True, kw_only=True)
-class SearchRequest:
+class SearchRequest(Request):
     """A search of one script: a field for each option of `chaos search`, which explains it."""
 
     script: Path
     arguments: tuple[str, ...] = ()
     module: bool = False
-    time_limit: float | None = None
-    max_runs: int | None = None
-    max_faults: int = FAULTS_MAX
-    kinds: tuple[str, ...] = ()
+    time_limit: Annotated[float | None, NOT_NEGATIVE] = None
+    max_runs: Annotated[int | None, minimum(1)] = None
+    max_faults: Annotated[int, minimum(1)] = FAULTS_MAX
+    kinds: Annotated[tuple[str, ...], DrawnKinds()] = ()
     launcher: Launcher | None = None
-    workers: int | None = None
-    fit: int = 1
+    workers: Annotated[int | None, minimum(1)] = None
+    fit: Annotated[int, minimum(1)] = 1
     allow_writes: tuple[Path, ...] = ()
-    seed: int = 0
+    seed: Annotated[int, minimum(0)] = 0
     reports: Path = Path("reports")
 
     @classmethod
@@ -63,20 +76,6 @@ class SearchRequest:
         values = parse_options(options)
         values["kinds"] = tuple(values.get("kinds", ()))
         return cls(script=Path(script), arguments=split_arguments(args), **values)
-
-    def __post_init__(self) -> None:
-        self.validate()
-
-    def validate(self) -> None:
-        """Raise `RequestError` for a value that no search has."""
-        require_choice("launcher", self.launcher, get_args(Launcher))
-        for name in ("max_runs", "max_faults", "workers", "fit"):
-            require_count(name, getattr(self, name), 1)
-        require_count("seed", self.seed, 0)
-        require_number("time_limit", self.time_limit)
-        require_switch("module", self.module)
-        for kind in self.kinds:
-            _refuse_unknown(kind)
 
 
 class SearchDisplay(Protocol):
@@ -125,8 +124,7 @@ def _run_attempt(attempt: _Attempt, launcher_error: OtherLauncherError | None) -
     request, listener, command = attempt
     script = locate_script(request.script, is_module=request.module)
     launcher = choose_launcher(request.launcher, script, listener, launcher_error)
-    facts = LAUNCHER_FACTS[launcher]
-    refuse_without_extra(script.file, facts)
+    facts = find_launcher_facts(request, script, launcher)
     plan = build_base_plan(
         script,
         request.arguments,
@@ -155,17 +153,3 @@ def _run_attempt(attempt: _Attempt, launcher_error: OtherLauncherError | None) -
             follows_script=request.workers is None and facts.sets_worker_count,
             command=command,
         ).run()
-
-
-def _refuse_unknown(kind: str) -> None:
-    """Raise `RequestError` for a kind of fault that is never drawn."""
-    drawn_kinds = list(dict.fromkeys(name for name, _ in DRAWN))
-    if kind in drawn_kinds:
-        return
-    close_kinds = get_close_matches(kind, drawn_kinds, n=1)
-    hint = (
-        f"Did you mean {close_kinds[0]}?"
-        if close_kinds
-        else f"Those drawn are {', '.join(drawn_kinds)}."
-    )
-    raise RequestError("no fault is drawn that is called '{kind}'", hint, field="kinds", kind=kind)

@@ -1,4 +1,4 @@
-"""Options for clusters that chaos did not start, and their refusals."""
+"""Options for clusters that chaos did not start."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,9 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from chaos.app.audit_request import refuse_invalid_address
-from chaos.cli.rules import ExcludesOption, RequiresOption
-from chaos.errors import UsageError
+from chaos.app.field_rules import Excludes, HostAndPort, Needs, ReadBy
 from chaos.faults.world import RefusedError
 from chaos.harness import load_scenario_plan
 from chaos.launch.backends import find_cluster_nodes
@@ -26,7 +24,8 @@ Address = Annotated[
         metavar="HOST:PORT",
         help="Use the Ray cluster, or the Slurm, at this address, not one of chaos's own.",
     ),
-    ExcludesOption(
+    HostAndPort(),
+    Excludes(
         "backend",
         "--address goes with `--backend ray`; the embedded one has no cluster",
         "Leave --backend fork out.",
@@ -40,7 +39,7 @@ Storage = Annotated[
         metavar="PATH",
         help="With --address: folder or URI for checkpoints that all nodes reach.",
     ),
-    RequiresOption("address"),
+    Needs("address"),
 ]
 ReclaimBy = Annotated[
     str | None,
@@ -49,7 +48,8 @@ ReclaimBy = Annotated[
         metavar="PLATFORM",
         help="With --address: the platform that takes its nodes, such as kubernetes:NAMESPACE.",
     ),
-    RequiresOption("address"),
+    Needs("address"),
+    ReadBy(parse_platform),
 ]
 AllowFaultsOn = Annotated[
     str | None,
@@ -74,17 +74,6 @@ PrestartWorkers = Annotated[
         help="Pre-start workers for the next attempt. Recovery times are not representative.",
     ),
 ]
-
-
-def refuse_invalid_overrides(overrides: ClusterOverrides) -> None:
-    """Raise `UsageError` if an address or a platform is none."""
-    if overrides.address is not None:
-        refuse_invalid_address(overrides.address)
-    if overrides.reclaim_by is not None:
-        try:
-            parse_platform(overrides.reclaim_by)
-        except ValueError as error:
-            raise UsageError(str(error), location="--reclaim-by") from error
 
 
 def print_dry_run(

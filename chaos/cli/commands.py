@@ -65,7 +65,7 @@ COMMANDS = (
     ),
     CommandEntry("preflight", "preflight:preflight", CLUSTER, "Forecast a job on a spot market."),
     CommandEntry(
-        "from-trace", "from_trace:from_trace", CLUSTER, "Write a scenario from a spot trace."
+        "from-trace", "from_trace:convert_trace", CLUSTER, "Write a scenario from a spot trace."
     ),
     CommandEntry(
         "list", "listing:list_", TOOLS, "List or explain faults, places, checks and scenarios."
@@ -151,9 +151,10 @@ class _Lazy(TyperCommand):
         """Return the context of the real command, with its own options."""
         context = self.loaded.make_context(info_name, args, parent, **extra)
         if not context.resilient_parsing:  # as it is for shell completion
-            from chaos.cli.rules import refuse_contradictions  # noqa: PLC0415 - for `chaos --help`
+            from chaos.app.field_rules import FieldUses, check_fields  # noqa: PLC0415 - for `--help`
+            from chaos.cli.rules import list_options  # noqa: PLC0415 - likewise
 
-            refuse_contradictions(self._command_function, context.params)
+            check_fields(FieldUses(list_options(self._command_function, context.params)))
         return context
 
 

@@ -78,7 +78,7 @@ TraceUnit = Annotated[
 ]
 
 
-def from_trace(  # noqa: PLR0913 - one parameter per option
+def convert_trace(  # noqa: PLR0913 - one parameter per option
     trace: TraceFile,
     subject: Subject,
     arguments: ScriptArguments = None,

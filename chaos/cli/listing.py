@@ -1,7 +1,6 @@
 """`chaos list` and `chaos schema`: the names for scenarios, in one line each and in full."""
 
 import ast
-import difflib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from chaos.report.tables import (
 from chaos.run.display_path import format_path
 from chaos.scenario_file.load import find_scenarios, load_scenario
 from chaos.scenario_file.messages import build_json_schema
+from chaos.wording import suggest_name
 
 LISTS = (*TOPICS, "scenarios", "jobs")
 
@@ -81,12 +81,8 @@ def _find_explanation(name: str) -> str:
     external_checks = load_external_checks()
     text = explain_name(name, external_checks)
     if text is None:
-        close_names = difflib.get_close_matches(name, [*LISTS, *list_names(external_checks)], n=1)
-        hint = (
-            f"Did you mean {close_names[0]}?"
-            if close_names
-            else f"The lists are {', '.join(LISTS)}."
-        )
+        names = [*LISTS, *list_names(external_checks)]
+        hint = suggest_name(name, names, f"The lists are {', '.join(LISTS)}.")
         raise UsageError(f"there is no list, fault, check or finding '{name}'", hint)
     return text
 

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from chaos import settings
-from chaos.cli.rules import ExcludesOption
 from chaos.model.launcher import Launcher
 from chaos.model.plan import BackendName, PlanBackend
 
@@ -26,12 +25,6 @@ def parse_hours(text: str | float) -> float:
     """Return a time such as 72h or 3d in hours; a number alone is in hours."""
     is_bare = re.fullmatch(r"[\d.]+", str(text).strip())
     return parse_seconds(f"{text}h" if is_bare else text) / 3600
-
-
-def forbid_parallel_jobs(*backends: PlanBackend) -> ExcludesOption:
-    """Return the rule of `--jobs` for a command whose runs do not go side by side on these."""
-    problem = "only forked workers run side by side"
-    return ExcludesOption("backend", problem, "Add --backend fork.", values=backends, unless=1)
 
 
 Reports = Annotated[

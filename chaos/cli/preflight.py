@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from chaos.app.field_rules import Needs
 from chaos.check.analysis import RunAnalysis
 from chaos.cli.documents import Document, Format, Output
 from chaos.cli.options import REPORTS, Reports, ScriptArguments, Seed, parse_hours
-from chaos.cli.rules import RequiresOption
 from chaos.errors import UsageError
 from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.plan import PlanBackend
@@ -73,7 +73,7 @@ TraceFile = Annotated[
 ReplayIt = Annotated[
     bool,
     _market_option("--replay-trace", help="Repeat the trace instead of fitting it."),
-    RequiresOption("trace"),
+    Needs("trace"),
 ]
 TraceNodes = Annotated[
     TraceReading | None,
@@ -84,7 +84,7 @@ TraceNodes = Annotated[
         "hold as many as you want of those that are up, and the others replace one you lose. "
         "Default: both; where the answers differ, cannot tell.",
     ),
-    RequiresOption("trace"),
+    Needs("trace"),
 ]
 TraceHeld = Annotated[
     str | None,
@@ -94,14 +94,14 @@ TraceHeld = Annotated[
         help="How many nodes there were, where the trace is a platform's log of those that were "
         "lost. Of a range both ends are answered.",
     ),
-    RequiresOption("trace"),
+    Needs("trace"),
 ]
 TraceUnit = Annotated[
     Unit | None,
     _market_option(
         "--trace-unit", help="Of plain times in the columns of a trace, where no heading says it."
     ),
-    RequiresOption("trace"),
+    Needs("trace"),
 ]
 AdvisorRow = Annotated[
     str | None,
@@ -146,7 +146,7 @@ ValidationRuns = Annotated[
     _measurement_option(
         "--validation-runs", min=2, metavar="N", help="Default: 24; in real processes 6."
     ),
-    RequiresOption("validate"),
+    Needs("validate"),
 ]
 LossesOption = Annotated[
     Losses,
@@ -164,7 +164,7 @@ Scale = Annotated[
         metavar="X",
         help="Speed-up of the market. Default: a few losses per run.",
     ),
-    RequiresOption("validate"),
+    Needs("validate"),
 ]
 Recorded = Annotated[
     Path | None,

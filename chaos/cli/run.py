@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from chaos import __version__
+from chaos.app.field_rules import Excludes, forbid_parallel_jobs
 from chaos.app.run import find_open_backend
 from chaos.audit.lanes import run_side_by_side
 from chaos.cli import signals
@@ -27,7 +28,6 @@ from chaos.cli.cluster import (
     ReclaimBy,
     Storage,
     print_dry_run,
-    refuse_invalid_overrides,
 )
 from chaos.cli.commands import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
 from chaos.cli.documents import Document, Form, Format, Output
@@ -37,10 +37,8 @@ from chaos.cli.options import (
     Jobs,
     Reports,
     Seed,
-    forbid_parallel_jobs,
     parse_seconds,
 )
-from chaos.cli.rules import ExcludesOption
 from chaos.cli.soak import Soak
 from chaos.errors import UsageError
 from chaos.harness import Harness, write_suite
@@ -92,7 +90,7 @@ Repeat = Annotated[
         help="Run each scenario N times. `chaos compare` needs 5 repeats of one scenario, or 8 of "
         "fifty, to tell a change from noise.",
     ),
-    ExcludesOption(
+    Excludes(
         "plans", "--random draws other faults for each run, and --repeat is for the same ones"
     ),
 ]
@@ -106,7 +104,7 @@ SoakFor = Annotated[
         "show what moves or grows over the resumes.",
     ),
     *(
-        ExcludesOption(other, f"--soak runs one seed after another, and {option} means other runs")
+        Excludes(other, f"--soak runs one seed after another, and {option} means other runs")
         for other, option in (("plans", "--random"), ("repeat", "--repeat"), ("jobs", "--jobs"))
     ),
 ]
@@ -168,7 +166,6 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     console = build_console(quiet=quiet, stderr=document.takes_stdout)
     permissions = Permissions(allow_faults_on, allow_node_loss)
     overrides = ClusterOverrides(address, storage, permissions, reclaim_by)
-    refuse_invalid_overrides(overrides)
     lanes = jobs or 1
     files = _select_files(paths, matching, exclude or ())
     files = _select_failed(files, reports) if last_failed else files

@@ -12,6 +12,7 @@ import chaos
 from chaos.app.audit_command import write_command
 from chaos.app.audit_options import AuditOptions
 from chaos.app.audit_request import AuditRequest
+from chaos.app.field_rules import NeedsLauncher
 from chaos.app.option_names import describe_option
 from chaos.app.project_defaults import merge_project_defaults
 from chaos.audit.plans import NodeRange
@@ -48,8 +49,14 @@ def test_each_field_is_an_option_with_its_name_and_its_default() -> None:
         assert default in (None, []) or default == getattr(request, name), name
 
 
-def test_every_field_that_a_launchers_row_names_is_one() -> None:
-    assert {name for facts in LAUNCHER_FACTS.values() for name in facts.audit_fields} <= {*NAMES}
+def test_every_field_that_a_launchers_row_names_needs_such_a_launcher() -> None:
+    named_fields = {name for facts in LAUNCHER_FACTS.values() for name in facts.audit_fields}
+
+    assert named_fields == {
+        field.name
+        for field in asked().list_fields().values()
+        if any(isinstance(rule, NeedsLauncher) for rule in field.rules)
+    }
 
 
 def test_options_as_they_are_written_are_read_as_values() -> None:
@@ -204,7 +211,7 @@ def test_what_another_launcher_takes_is_refused_once_the_launcher_is_known(
     options: dict[str, Any], launcher: Any, problem: str
 ) -> None:
     with pytest.raises(RequestError) as refused:
-        asked(**options).refuse_foreign_fields(LAUNCHER_FACTS[launcher])
+        asked(**options).validate(LAUNCHER_FACTS[launcher])
 
     assert problem in str(refused.value.rename_fields(describe_option))
 

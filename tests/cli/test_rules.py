@@ -1,27 +1,30 @@
 """Options that exclude each other are refused by what they declare, whichever command has them."""
 
+import itertools
 import shlex
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import typer
 
-from chaos.cli.commands import COMMANDS, CommandEntry
-from chaos.cli.rules import ExcludesOption, RequiresOption, list_options, refuse_contradictions
-from chaos.errors import UsageError
+from chaos.app.field_rules import Excludes, FieldUses, Needs, check_fields
+from chaos.app.option_names import describe_option
+from chaos.cli.commands import COMMANDS, CommandEntry, app
+from chaos.cli.rules import list_options
+from chaos.errors import RequestError
 from tests.called import chaos
 
 
 def command(
-    place: Annotated[str | None, typer.Option("--place"), RequiresOption("trace")] = None,
+    place: Annotated[str | None, typer.Option("--place"), Needs("trace")] = None,
     trace: Annotated[bool, typer.Option("--trace")] = False,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j"), ExcludesOption("trace", "no jobs", unless=1)
+        int | None, typer.Option("--jobs", "-j"), Excludes("trace", "no jobs", unless=1)
     ] = None,
     by: Annotated[
-        str, typer.Option("--by"), ExcludesOption("jobs", "never three", values=(3,))
+        str, typer.Option("--by"), Excludes("jobs", "never three", values=(3,))
     ] = "clock",
 ) -> None:
     """Do nothing."""
@@ -44,24 +47,36 @@ def command(
 )
 def test_what_is_given_is_held_to_its_rules(given: dict[str, object], problem: str | None) -> None:
     params = {"by": "clock", "trace": False, **given}
+    uses = FieldUses(list_options(command, params))
     if problem is None:
-        refuse_contradictions(command, params)
+        check_fields(uses)
         return
-    with pytest.raises(UsageError, match=problem):
-        refuse_contradictions(command, params)
+    with pytest.raises(RequestError) as refused:
+        check_fields(uses)
+    assert problem in str(refused.value.rename_fields(describe_option))
+
+
+def find_command(name: str) -> Any:
+    group: Any = typer.main.get_command(app)
+    return group.commands[name].loaded
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
-def test_every_rule_names_a_parameter_of_its_command(entry: CommandEntry) -> None:
+def test_every_rule_names_options_of_its_command(entry: CommandEntry) -> None:
     module, _, name = entry.function.partition(":")
-    options = list_options(getattr(import_module(f"chaos.cli.{module}"), name), {})
+    function = getattr(import_module(f"chaos.cli.{module}"), name)
+    options = list_options(function, {})
+    rules = {name: option.rules for name, option in options.items() if option.rules}
+    other_names = {
+        rule.other_field
+        for rule in itertools.chain(*rules.values())
+        if isinstance(rule, Needs | Excludes)
+    }
 
-    rules = [rule for option in options.values() for rule in option.rules]
-    assert all(
-        rule.parameter in options
-        for rule in rules
-        if isinstance(rule, RequiresOption | ExcludesOption)
-    )
+    assert other_names <= {*options}
+    params = {param.name: param for param in find_command(entry.name).params}
+    for parameter in {*rules, *other_names}:  # so that an error names the option
+        assert params[parameter].opts[0] == describe_option(parameter)
 
 
 SCRIPT = "import argparse\nargparse.ArgumentParser().add_argument('--epochs')\nworkers = 2\n"
