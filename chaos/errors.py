@@ -23,13 +23,22 @@ apart: it is harm, raised in the tested job on purpose.
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, NoReturn, Self, TypeAlias
 
 from chaos.installation import build_install_command
 
 
 class ChaosError(Exception):
     """The base of the errors that chaos raises on purpose; caught in `cli` and `pytest_plugin`."""
+
+
+def raise_when_called(build_error: Callable[..., Exception]) -> Callable[..., NoReturn]:
+    """Return a function that raises the error made of its arguments, in place of another one."""
+
+    def raise_error(*args: object, **keywords: object) -> NoReturn:
+        raise build_error(*args, **keywords)
+
+    return raise_error
 
 
 class UsageError(ChaosError):

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from chaos.errors import UsageError
+from chaos.errors import UsageError, raise_when_called
 from chaos.preflight.event_logs import parse_log
 from chaos.preflight.trace import Kind, Trace, build_trace, find_lives
 from chaos.preflight.trace_columns import TraceError, Unit, is_table, number_lines, parse_rows
@@ -48,7 +48,9 @@ def parse_parcae(name: str, lines: Sequence[str]) -> Trace:
     rows, last_ms = [], 0.0
     for number, line in number_lines(lines):
         try:
-            milliseconds, event_kind, details = json.loads(line, parse_constant=_refuse_constant)
+            # NaN and Infinity are no times.
+            values = json.loads(line, parse_constant=raise_when_called(ValueError))
+            milliseconds, event_kind, details = values
             nodes = _names(details["nodes"])
             last_ms = max(last_ms, float(milliseconds) + float(details.get("duration", 0)))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
@@ -70,10 +72,6 @@ def _names(nodes: object) -> list[str]:
     if not isinstance(nodes, list):
         raise TypeError(nodes)
     return [str(node) for node in nodes]
-
-
-def _refuse_constant(word: str) -> float:
-    raise ValueError(word)  # NaN and Infinity are no times
 
 
 def parse_skypilot(name: str, value: Mapping[str, Any]) -> Trace:

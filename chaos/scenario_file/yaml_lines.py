@@ -15,7 +15,7 @@ from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, StringMark, 
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
-from chaos.errors import ScenarioError, UsageError
+from chaos.errors import ScenarioError, UsageError, raise_when_called
 
 Loc: TypeAlias = tuple[str | int, ...]
 
@@ -141,10 +141,9 @@ def _parse_number(text: str) -> float:
     return number
 
 
-def _refuse_date(text: str) -> str:
-    raise NotPlainError(
-        f"{shorten_text(text)} is read as a date", f'Quote it: "{shorten_text(text)}".'
-    )
+def _build_date_error(text: str) -> NotPlainError:
+    shown_text = shorten_text(text)
+    return NotPlainError(f"{shown_text} is read as a date", f'Quote it: "{shown_text}".')
 
 
 def _parse_text(text: str) -> str:
@@ -160,7 +159,7 @@ _READERS: dict[str, Callable[[str], bool | float | str | None]] = {
     "bool": _parse_truth,
     "int": _parse_integer,
     "float": _parse_number,
-    "timestamp": _refuse_date,
+    "timestamp": raise_when_called(_build_date_error),
     "str": _parse_text,
     "value": _parse_text,  # a lone `=`
 }

@@ -47,7 +47,7 @@ def main(fd: int) -> None:
     with exit_with_harness(harness.end):
         compat.warm_up()
     compat.replace_core()
-    needs.refuse_ray_data()
+    needs.replace_dataset_readers()
     request, end = serve_forks(harness)
     try:
         _become_zygote(request, end)

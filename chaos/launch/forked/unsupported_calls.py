@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import ray
 import ray.exceptions
 
-from chaos.errors import ComputedEarlyError, NeedsClusterError
+from chaos.errors import ComputedEarlyError, NeedsClusterError, raise_when_called
 from chaos.launch.job import build_v1_refusal, describe_script_line
 
 if TYPE_CHECKING:
@@ -69,23 +69,18 @@ class DeclaredTask:
     bind = remote
 
 
-def refuse_ray_data() -> None:
-    """Refuse the functions that make a dataset of Ray Data; all others need a dataset."""
+def replace_dataset_readers() -> None:
+    """Replace the functions that make a dataset of Ray Data; all others need a dataset."""
     import ray.data
 
     for name, function in inspect.getmembers(ray.data, inspect.isfunction):
         if name.startswith(DATASET_READERS):
-            setattr(ray.data, name, _build_refusal(name, function))
+            raise_error = raise_when_called(functools.partial(_build_reader_error, name))
+            setattr(ray.data, name, functools.wraps(function)(raise_error))
 
 
-def _build_refusal(name: str, function: Callable[..., Any]) -> Callable[..., NoReturn]:
-    @functools.wraps(function)
-    def refuse(*_: Any, **__: Any) -> NoReturn:
-        raise NeedsClusterError.from_feature(
-            f"Ray Data (`ray.data.{name}`{describe_script_line()})"
-        )
-
-    return refuse
+def _build_reader_error(name: str, *_: Any, **__: Any) -> NeedsClusterError:
+    return NeedsClusterError.from_feature(f"Ray Data (`ray.data.{name}`{describe_script_line()})")
 
 
 def explain_error(error: BaseException) -> BaseException:

@@ -9,11 +9,11 @@ scenario replace those of the script.
 import os
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import ray
 
-from chaos.errors import UsageError
+from chaos.errors import UsageError, raise_when_called
 from chaos.launch.job import is_clean_exit, run_job
 from chaos.launch.ray.compat import gpu_type, visible_gpus
 from chaos.launch.ray.trials import intercept_tuner
@@ -36,12 +36,13 @@ def main(run_directory: str, harness: int) -> int:
     answer_with_stacks(directory.logs / DRIVER_STACKS)
     part = RunPart(plan, directory, journal, gpus=visible_gpus(), gpu_type=gpu_type())
     is_experiment, requests = plan.job.trial is not None, TorchrunRequests()
-    fit = FitWrapper(
-        _refuse_own_fit if is_experiment else requests.wrap_fit(lambda: part), number=plan.job.fit
+    begin_fit = (
+        raise_when_called(_build_trial_error) if is_experiment else requests.wrap_fit(lambda: part)
     )
+    fit = FitWrapper(begin_fit, number=plan.job.fit)
     fit.intercept(in_trials=is_experiment)
     experiment = intercept_tuner(plan, directory, journal) if is_experiment else None
-    _refuse_other_clusters()
+    _replace_init()
     requests.start()
     try:
         run_job(plan)
@@ -64,15 +65,15 @@ def _record_failure(journal: Journal, error: BaseException, torchrun_request: st
     journal.add(ScriptRaised(error=name, message=message, asked=torchrun_request))
 
 
-def _refuse_own_fit() -> NoReturn:
-    raise UsageError(
+def _build_trial_error() -> UsageError:
+    return UsageError(
         "the scenario names a trial, and the script calls fit() outside of one",
         "Leave job.trial out where the script runs no experiment of Ray Tune.",
     )
 
 
-def _refuse_other_clusters() -> None:
-    """Refuse a script that names another cluster than the one under test."""
+def _replace_init() -> None:
+    """Have `ray.init` join the cluster under test, and raise where the script names another."""
     connect = ray.init
     own_address = os.environ["RAY_ADDRESS"]
 

@@ -3,11 +3,11 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 from chaos.declaration import TOKEN_ENV
-from chaos.errors import LocalModeError, RefusalError
+from chaos.errors import LocalModeError, RefusalError, raise_when_called
 from chaos.launch.job import describe_script_line
 from chaos.launch.raytrain import compat
 from chaos.launch.raytrain.bucket import RemoteStorage, hide_keys, join_uri, save_remote_storage
@@ -97,7 +97,7 @@ class FitWrapper:
         base = compat.trainer_class()
         self._original = fit = base.fit
         base.fit = lambda trainer: self._fit(trainer, fit)
-        _refuse_tune(allows_tuner=in_trials)
+        _replace_tune(allows_tuner=in_trials)
 
     def release(self) -> None:
         """Restore `fit`: the process may be used for another trial, with its own `FitWrapper`."""
@@ -222,21 +222,22 @@ class FitWrapper:
         return result
 
 
-def _refuse_tune(*, allows_tuner: bool) -> None:
-    """Refuse, by name, functions of Tune that call `fit()` in another process."""
+def _replace_tune(*, allows_tuner: bool) -> None:
+    """Replace the functions of Tune that call `fit()` in another process: they raise."""
     from ray import tune
 
-    def refuse(*_: object, **__: object) -> NoReturn:
-        raise RefusalError(
-            "the script runs trials of Ray Tune, which call fit() in actors; chaos injects faults "
-            "into one of them where the scenario names it, on a cluster",
-            "Set job.trial (0 is the first one) and use the backend `ray`, or test one trial's "
-            "trainer alone: a script that calls its fit() itself, with that trial's settings.",
-        )
-
-    tune.run = tune.run_experiments = refuse
+    tune.run = tune.run_experiments = raise_when_called(_build_tune_error)
     if not allows_tuner:
-        tune.Tuner.fit = refuse
+        tune.Tuner.fit = tune.run
+
+
+def _build_tune_error(*_: object, **__: object) -> RefusalError:
+    return RefusalError(
+        "the script runs trials of Ray Tune, which call fit() in actors; chaos injects faults "
+        "into one of them where the scenario names it, on a cluster",
+        "Set job.trial (0 is the first one) and use the backend `ray`, or test one trial's "
+        "trainer alone: a script that calls its fit() itself, with that trial's settings.",
+    )
 
 
 def _continues_run(run: Any, earlier: Any) -> bool:  # two RunConfigs
