@@ -15,7 +15,7 @@ from chaos.app.audit_request import AuditRequest
 from chaos.app.project_defaults import PathLike, merge_project_defaults
 from chaos.app.run import RunOptions, RunRequest, run_scenario
 from chaos.audit.result import AuditResult
-from chaos.extensions import refuse_unusable
+from chaos.extensions import require_usable_extensions
 from chaos.keywords import show_keywords
 from chaos.report.result import Result
 from chaos.report.screen import build_program_console
@@ -43,7 +43,7 @@ def audit(
     without a fault; `HarnessError` where chaos itself failed. Relative paths are of the working
     folder. The result shows itself in a notebook.
     """
-    refuse_unusable()
+    require_usable_extensions()
     command = write_command(AuditRequest.parse(script, args, options))
     merged_options = merge_project_defaults(AuditOptions.__annotations__, options)
     request = AuditRequest.parse(script, args, merged_options)
@@ -65,7 +65,7 @@ def run(scenario: PathLike, *, quiet: bool = False, **options: Unpack[RunOptions
     Raises `UsageError` for a mistake in the scenario, and for a job that fails without a fault;
     `HarnessError` where chaos itself failed. The result shows itself in a notebook.
     """
-    refuse_unusable()
+    require_usable_extensions()
     merged_options = merge_project_defaults(RunOptions.__annotations__, options)
     request = RunRequest.parse(scenario, merged_options)
     return run_scenario(request, RunScreen(build_program_console(quiet=quiet)))

@@ -28,7 +28,7 @@ def list_check_names() -> list[str]:
     return [*(check.NAME for check in CHECKS), *_load_checks().packages]
 
 
-def refuse_unusable() -> None:
+def require_usable_extensions() -> None:
     """Raise `UsageError` where a package registers an extension that cannot be used."""
     unusable = [*REGISTERED.unusable, *_load_checks().unusable]
     if unusable:

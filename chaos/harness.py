@@ -30,11 +30,10 @@ from chaos.errors import (
 from chaos.extensions import list_check_names, load_external_checks
 from chaos.job_failure import (
     build_job_error,
+    check_needs,
+    check_stated_steps,
     refuse_empty_draw,
-    refuse_other_steps,
     refuse_separate_jobs,
-    refuse_unmet_needs,
-    refuse_unsupported_trials,
 )
 from chaos.model.history import HISTORY, Baseline, History
 from chaos.model.plan import Plan, PlanBackend
@@ -110,7 +109,7 @@ class Harness:
         """
         plans = [self._load_plan(file, seed=seed, backend=backend) for file in files]
         for plan in plans:
-            refuse_unnamed_cluster(plan, self.overrides.permissions)
+            check_permissions(plan, self.overrides.permissions)
         return sorted(plans, key=lambda plan: (plan.shape.nodes, plan.shape.cpus_per_node))
 
     def draw_plans(
@@ -118,7 +117,7 @@ class Harness:
     ) -> Iterator[Plan]:
         """Yield a plan per seed, with faults drawn from it in place of the scenario's own."""
         plan = self._load_plan(file, seed=0, backend=backend)
-        refuse_unnamed_cluster(plan, self.overrides.permissions)
+        check_permissions(plan, self.overrides.permissions)
         # The length of the job is known from its baseline alone, which needs a plan. So one is
         # drawn over a single step, and only its job and shape are used.
         sample_plan = draw_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
@@ -142,10 +141,10 @@ class Harness:
 
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
-        refuse_unpermitted(plan, self.overrides.permissions)
+        check_permissions(plan, self.overrides.permissions, includes_faults=True)
         refuse_empty_draw(plan)
         baseline = self.obtain_baseline(plan)
-        refuse_other_steps(plan, baseline)
+        check_stated_steps(plan, baseline)
         run_s = find_run_limit_s(plan, baseline)
         limits = plan.limits.replace(run_s=run_s)
         plan = plan.replace(limits=limits)
@@ -169,8 +168,7 @@ class Harness:
     def obtain_baseline(self, plan: Plan) -> Baseline:
         """Return as many runs without faults as the plan needs, from the cache if possible."""
         # Before anything starts: a job whose extra is missing is skipped, and no failure of it.
-        refuse_unmet_needs(plan, os.environ)
-        refuse_unsupported_trials(plan)
+        check_needs(plan, os.environ)
         baseline_plan = plan.build_baseline_plan()
         code = digest_job_code(plan)
         digest = baseline_digest(baseline_plan, code=code, versions=find_decisive_versions())
@@ -320,46 +318,45 @@ def load_recorded_history(directory: RunDirectory) -> History:
     return read_history(directory.journals)
 
 
-def refuse_unknown_expectations(file: Path, scenario: Scenario, *, line: int | None = None) -> None:
+def check_expected_names(file: Path, scenario: Scenario, *, line: int | None = None) -> None:
     """Raise `ScenarioError` where a scenario expects a check or a finding that does not exist.
 
     Without `line`, the error is at the line of the file that names it.
     """
     expect = scenario.expect
-    accepted_findings = [entry.finding for entry in expect.accept_findings]
-    _refuse_unknown_name(file, "check", [expect.check, *expect.besides], list_check_names(), line)
-    kinds = [entry.kind for entry in list_entries()]
-    _refuse_unknown_name(file, "finding", [expect.finding, *accepted_findings], kinds, line)
+    accepted_kinds = (entry.finding for entry in expect.accept_findings)
+    for noun, expected_names, names in (
+        ("check", [expect.check, *expect.besides], list_check_names()),
+        ("finding", [expect.finding, *accepted_kinds], [entry.kind for entry in list_entries()]),
+    ):
+        for name in expected_names:
+            if name is not None and name not in names:
+                all_names = f"They are {', '.join(names)}: `chaos list {noun}s`."
+                hint = suggest_name(name, names, all_names)
+                line = line or _find_name_line(file, name)
+                raise ScenarioError(file, line, f"there is no {noun} '{name}'", hint)
 
 
-def _refuse_unknown_name(
-    file: Path, noun: str, used_names: list[str | None], names: list[str], line: int | None
-) -> None:
-    unknown_name = next((name for name in used_names if name not in {None, *names}), None)
-    if unknown_name is None:
-        return
-    if line is None:
-        lines = file.read_text(encoding="utf-8").splitlines()
-        name_pattern = re.compile(rf"(?<![\w-]){re.escape(unknown_name)}(?![\w-])")
-        line = next(
-            (line_number for line_number, text in enumerate(lines, 1) if name_pattern.search(text)),
-            1,
-        )
-    hint = suggest_name(unknown_name, names, f"They are {', '.join(names)}: `chaos list {noun}s`.")
-    raise ScenarioError(file, line, f"there is no {noun} '{unknown_name}'", hint)
+def _find_name_line(file: Path, name: str) -> int:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+    return next((number for number, text in enumerate(lines, 1) if pattern.search(text)), 1)
 
 
 def load_scenario_plan(file: Path, *, cwd: Path, seed: int, backend: PlanBackend) -> Plan:
     """Return the plan of a scenario file, or raise `ScenarioError`."""
     scenario = load_scenario(file)
-    refuse_unknown_expectations(file, scenario)
+    check_expected_names(file, scenario)
     return make_plan(scenario, file=file.resolve(), seed=seed, cwd=cwd, backend=backend)
 
 
-def refuse_unnamed_cluster(plan: Plan, permissions: Permissions) -> None:
+def check_permissions(
+    plan: Plan, permissions: Permissions, *, includes_faults: bool = False
+) -> None:
     """Raise `UsageError` where a plan's cluster is not ours and faults are not allowed on it.
 
-    Also where the platform that is to take its nodes has no client here.
+    Also where the platform that is to take its nodes has no client here. `includes_faults`: raise
+    `ClusterError` where one of the plan's own faults is not allowed.
     """
     permission_problem = find_missing_permission(plan, permissions)
     if permission_problem is not None:
@@ -371,12 +368,7 @@ def refuse_unnamed_cluster(plan: Plan, permissions: Permissions) -> None:
         )
     if plan.shape.reclaim_by is not None:
         build_reclaimer(plan.shape.reclaim_by)
-
-
-def refuse_unpermitted(plan: Plan, permissions: Permissions) -> None:
-    """Raise as above, and `ClusterError` where one of the plan's own faults is not allowed."""
-    refuse_unnamed_cluster(plan, permissions)
-    refused_faults = find_refusals(plan, permissions)
+    refused_faults = find_refusals(plan, permissions) if includes_faults else ()
     if refused_faults:
         raise ClusterError(
             "; ".join(map(str, refused_faults)), "Nothing was done.", location=plan.file

@@ -105,7 +105,7 @@ def refuse_empty_draw(plan: Plan) -> None:
         )
 
 
-def refuse_other_steps(plan: Plan, baseline: Baseline) -> None:
+def check_stated_steps(plan: Plan, baseline: Baseline) -> None:
     """Raise `JobError` where no epoch is as long as what was drawn takes it to be."""
     lengths = sorted({steps for steps in count_epoch_steps(baseline) if steps})
     for stated_length in plan.stated_steps:
@@ -497,18 +497,11 @@ def _iterate_errors(history: History) -> Iterator[str]:
         yield from find_causes(decision.errors).values()
 
 
-def refuse_unsupported_trials(plan: Plan) -> None:
-    """Raise `JobError` where a trial is named on the backend that runs none."""
-    if plan.job.trial is not None and plan.backend == "fork":
-        raise JobError(
-            "job.trial names a trial of Ray Tune, and the embedded backend runs no experiments",
-            "Use the backend `ray`; leave job.trial out where the script calls fit() itself.",
-            location=_locate_job_line(plan),
-        )
+def check_needs(plan: Plan, environment: Mapping[str, str]) -> None:
+    """Raise `UnmetNeedError` if Ray, the backend, a variable or a module of the job is missing.
 
-
-def refuse_unmet_needs(plan: Plan, environment: Mapping[str, str]) -> None:
-    """Raise `UnmetNeedError` if Ray, the backend, a variable or a module of the job is missing."""
+    Raises `JobError` where a trial is named on the backend that runs none.
+    """
     if plan.job.launcher_facts.extra == "ray" and not has_ray():
         raise _build_missing_error(plan, "Ray", "ray")
     if plan.required_backend not in (None, plan.backend):
@@ -521,18 +514,20 @@ def refuse_unmet_needs(plan: Plan, environment: Mapping[str, str]) -> None:
         for variable in plan.job.needs_env
         if not plan.job.env.get(variable, environment.get(variable))
     ]
-    if unset_variables:
-        raise UnmetNeedError(
-            f"the job {Path(plan.job.source).name} needs {' and '.join(unset_variables)} in the "
-            "environment, and that is not set",
-            location=_locate_job_line(plan),
-        )
     absent_modules = [name for name in plan.job.needs_modules if find_spec(name) is None]
-    if absent_modules:
-        raise UnmetNeedError(
-            f"the job {Path(plan.job.source).name} needs {' and '.join(absent_modules)}, and "
-            "that is not "
-            "installed",
+    for names, problem in (
+        (unset_variables, " in the environment, and that is not set"),
+        (absent_modules, ", and that is not installed"),
+    ):
+        if names:
+            raise UnmetNeedError(
+                f"the job {Path(plan.job.source).name} needs {' and '.join(names)}{problem}",
+                location=_locate_job_line(plan),
+            )
+    if plan.job.trial is not None and plan.backend == "fork":
+        raise JobError(
+            "job.trial names a trial of Ray Tune, and the embedded backend runs no experiments",
+            "Use the backend `ray`; leave job.trial out where the script calls fit() itself.",
             location=_locate_job_line(plan),
         )
 

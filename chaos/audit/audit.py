@@ -102,7 +102,7 @@ def _take_runs(is_over: Callable[[], bool], runs: Iterator[Run | None]) -> Itera
             return
 
 
-def _refuse_other_machines(clean: CleanResult) -> None:
+def _require_comparable_runs(clean: CleanResult) -> None:
     """Raise `RequestError` for a job whose runs elsewhere could not be compared with ours."""
     reason = None
     if clean.plan.job.fit > 1:
@@ -223,7 +223,7 @@ class Audit:
         if self.ray is not None:
             clean = clean_runs.repeat_on_backend(self.ray, clean, move_to_ray(clean.plan))
         if self.open_lanes is not None:
-            _refuse_other_machines(clean)
+            _require_comparable_runs(clean)
         return clean, retries
 
     def _describe_threads(self, clean: CleanResult, fault_lanes: FaultLanes) -> Iterator[Note]:

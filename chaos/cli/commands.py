@@ -207,9 +207,9 @@ def top(
 
     context.default_map = settings.load_defaults([entry.name for entry in COMMANDS])
     if is_extended():  # else all checks would be imported for nothing
-        from chaos.extensions import refuse_unusable  # noqa: PLC0415 - likewise
+        from chaos.extensions import require_usable_extensions  # noqa: PLC0415 - likewise
 
-        refuse_unusable()
+        require_usable_extensions()
 
 
 def main() -> None:

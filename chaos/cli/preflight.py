@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.app.field_rules import Needs
+from chaos.app.field_rules import Field, FieldUses, Needs
 from chaos.check.analysis import RunAnalysis
 from chaos.cli.documents import Document, Format, Output
 from chaos.cli.options import REPORTS, Reports, ScriptArguments, Seed, parse_hours
@@ -35,7 +35,7 @@ from chaos.preflight.load import SUFFIX, MarketChoice, build_run_question, load_
 from chaos.preflight.market import MARKETS, TraceReading
 from chaos.preflight.question import Question
 from chaos.preflight.render import format_answer, render_summary
-from chaos.preflight.rules import RULES, refuse_unknown
+from chaos.preflight.rules import RULES
 from chaos.preflight.trace_columns import Unit
 from chaos.preflight.user_question import UserInputs, UserQuestion
 from chaos.preflight.validation import Validation, validate_runs
@@ -44,7 +44,7 @@ from chaos.report.screen import build_bare_table, build_console, render_plain
 from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import Clock, SystemClock, elapsed_seconds, format_stamp
 from chaos.run.directory import ensure_reports_folder
-from chaos.wording import plural
+from chaos.wording import plural, suggest_name
 
 SIMULATIONS = 10_000
 MOMENT_S = 1.0
@@ -192,8 +192,24 @@ Values = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PLACE=VALUE", help="Such as job.nodes=64. Repeatable."),
 ]
+
+
+class RuleIds(NamedTuple):
+    """They are ids of rules."""
+
+    def find_error(self, field: Field, _: FieldUses) -> UsageError | None:
+        names = [rule.id for rule in RULES]
+        name = next((name for name in field.value or () if name not in names), None)
+        if name is None:
+            return None
+        hint = suggest_name(name.lower(), names, "See `chaos preflight --list`.")
+        return UsageError(f"there is no rule '{name}'", hint)
+
+
 Ignore = Annotated[
-    list[str] | None, typer.Option("--ignore", metavar="RULE", help="A rule's id. Repeatable.")
+    list[str] | None,
+    typer.Option("--ignore", metavar="RULE", help="A rule's id. Repeatable."),
+    RuleIds(),
 ]
 Simulations = Annotated[
     int, typer.Option("--simulations", min=100, metavar="N", help="Simulated runs.")
@@ -246,7 +262,6 @@ def preflight(  # noqa: PLR0913 - one parameter per option
         return
     if subject is None:
         raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
-    refuse_unknown(ignore or ())
     held_range = _parse_held_range(trace_held)
     choice = MarketChoice(market, trace, replay, trace_nodes, held_range, trace_unit, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]

@@ -61,7 +61,7 @@ from chaos.run.ci import add_to_step_summary, is_github_actions, locate_scenario
 from chaos.run.clock import SystemClock
 from chaos.run.display_path import format_path, format_portable_path
 from chaos.run.suites import find_latest_standings
-from chaos.scenario_file.load import find_scenarios, load_scenario, refuse_wrong
+from chaos.scenario_file.load import find_scenarios, load_scenario, load_scenarios
 from chaos.wording import plural
 
 FORMS: tuple[Form, ...] = ("text", "json", "junit", "md", "html", "github")
@@ -366,10 +366,10 @@ def _select_files(
         for file in find_scenarios(paths)
         if not any(fnmatch(format_path(file.resolve()), f"*{pattern}") for pattern in exclude)
     )
-    refuse_wrong(files)
+    titles = {file: scenario.scenario for file, scenario in load_scenarios(files).items()}
     if text is not None:
-        titled_files = ((file, f"{file}\n{load_scenario(file).scenario}".lower()) for file in files)
-        files = tuple(file for file, words in titled_files if text.lower() in words)
+        word = text.lower()
+        files = tuple(file for file in files if word in f"{file}\n{titles[file]}".lower())
     if not files:
         raise UsageError("no scenario is left to run", "Check -k and --exclude.")
     return files

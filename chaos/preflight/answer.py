@@ -16,7 +16,7 @@ from chaos.preflight.intervals import IntervalCurve, interval_curve
 from chaos.preflight.market import loss_interval_s
 from chaos.preflight.question import Question, change_question, find_value
 from chaos.preflight.ranges import ValueRange, cost_ranges, find_border, list_readings
-from chaos.preflight.rules import findings, refuse_unknown
+from chaos.preflight.rules import findings
 from chaos.preflight.rules.rule import Predictions, RuleFinding
 from chaos.preflight.saving import NoticeCell, notice_sweep
 from chaos.preflight.validation import Validation
@@ -140,7 +140,6 @@ def answer_question(
     What lies between two ends is answered at both: the question's own costs, and `ranges`.
     `report_stage` is called with the name of each stage.
     """
-    refuse_unknown(ignore)
     ranges, ignored = (*cost_ranges(question), *ranges), tuple(sorted(ignore))
     answers = [
         replace(

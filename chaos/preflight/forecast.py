@@ -122,7 +122,7 @@ def _simulate_blocks(
     """
     groups: dict[object, list[int]] = {}
     for n, (question, horizon_s) in enumerate(timed_questions):
-        _refuse_endless(question, horizon_s)
+        _check_loss_count(question, horizon_s)
         groups.setdefault(_find_group_key(question), []).append(n)
     sizes = [min(BLOCK, runs - start) for start in range(0, runs, BLOCK)]
     seeds = np.random.SeedSequence(seed).spawn(len(sizes))
@@ -218,7 +218,7 @@ def _join_outcomes(blocks: list[Outcomes]) -> Outcomes:
     return Outcomes(**{n: np.concatenate([getattr(b, n) for b in blocks]) for n in names})
 
 
-def _refuse_endless(question: Question, horizon_s: float) -> None:
+def _check_loss_count(question: Question, horizon_s: float) -> None:
     nodes = question.market.size(question.job.spot_nodes)
     changes = horizon_s / max(1e-9, loss_interval_s(question.market, nodes))
     if changes > CHANGES_MAX:

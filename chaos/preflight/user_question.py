@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
@@ -87,7 +87,7 @@ class UserInputs:
         if self.analyses:
             source = f"{len(self.analyses)} runs of {subject} with faults"
             return build_run_question(self.analyses, source=source, market=market), ()
-        self._refuse_absent()
+        self._check_paths()
         platform_file, folder = load_platform_file(subject), costs or subject
         if self.start is not None and costs is not None:
             return self._build_start_question(self.start, costs, market)
@@ -103,7 +103,7 @@ class UserInputs:
                 platform_file, observed_costs, market, self.values or {}, str(subject)
             )
         if not folder.is_dir():
-            _refuse_without_costs(subject, platform_file)
+            raise _build_costs_error(subject, platform_file)
         question = build_run_question(load_analyses(folder), source=str(folder), market=market)
         return (
             (question, ())
@@ -111,7 +111,7 @@ class UserInputs:
             else apply_platform_file(question, platform_file, str(folder))
         )
 
-    def _refuse_absent(self) -> None:
+    def _check_paths(self) -> None:
         for path in (self.subject, self.costs):
             if path is not None and not path.exists():
                 text = "there is no such file or folder"
@@ -192,7 +192,7 @@ def _build_platform_question(
         if platform_file is None
         else platform_file.path
     )
-    _refuse_missing(all_values, source)
+    _check_needed_values(all_values, source)
     launcher = (platform_file and platform_file.launcher) or observed_costs.launcher
     settings = SETTINGS[launcher or "torchrun"]
     shape = {key[4:]: all_values[key] for key in _NEEDED}
@@ -224,7 +224,7 @@ def _build_platform_question(
     return question, tuple(notes)
 
 
-def _refuse_missing(values: Mapping[str, Any], source: str) -> None:
+def _check_needed_values(values: Mapping[str, Any], source: str) -> None:
     missing = [key for key in _NEEDED if key not in values]
     if missing:
         description = " and ".join(_NEEDED[key] for key in missing)
@@ -273,9 +273,10 @@ def _select_platform_values(platform_file: PlatformFile, question: Question) -> 
 _SAGEMAKER = re.compile(r"(?m)^\s*(?:import|from) sagemaker\b")
 
 
-def _refuse_without_costs(subject: Path, platform_file: PlatformFile | None) -> NoReturn:
+def _build_costs_error(subject: Path, platform_file: PlatformFile | None) -> UsageError:
+    """Return the error of a subject that says nothing of costs, by what it is."""
     if subject.suffix == ".py" and _SAGEMAKER.search(load_text(subject, "script")):
-        raise UsageError(
+        return UsageError(
             "it is a script that starts a job of SageMaker, of which chaos reads nothing",
             "Give the training script, or write a question (*.preflight.yaml).",
             location=str(subject),
@@ -295,6 +296,6 @@ def _refuse_without_costs(subject: Path, platform_file: PlatformFile | None) -> 
             "--costs with the folder of an audit, a log of a run, or the folder of its "
             "checkpoints; or say --set costs.step_s=S and --set job.steps=N."
         )
-    raise UsageError(
+    return UsageError(
         "what this job costs to save and to restart is not known", hint, location=str(subject)
     )

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from chaos.errors import ChaosError, ScenarioError
-from chaos.extensions import refuse_unusable
-from chaos.harness import refuse_unknown_expectations
+from chaos.extensions import require_usable_extensions
+from chaos.harness import check_expected_names
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
 from chaos.pytest_plugin.options import Option
@@ -24,9 +24,9 @@ class ScenarioFile(pytest.File):
 
     def collect(self) -> "Iterator[ScenarioItem]":
         path = Path(os.path.relpath(self.path))
-        refuse_unusable()
+        require_usable_extensions()
         scenario = load_scenario(path)
-        refuse_unknown_expectations(path, scenario)
+        check_expected_names(path, scenario)
         for seed in self.config.getoption(Option.SEEDS.dest):
             plan = find_runs(self.config).build_plan(scenario, file=self.path, seed=seed)
             item = ScenarioItem.from_parent(self, name=f"seed-{seed}", plan=plan)

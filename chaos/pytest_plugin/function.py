@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from chaos.errors import ChaosError, UsageError
-from chaos.extensions import refuse_unusable
-from chaos.harness import refuse_unknown_expectations
+from chaos.extensions import require_usable_extensions
+from chaos.harness import check_expected_names
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
 from chaos.plan.make import build_slug
@@ -37,7 +37,7 @@ def attach_scenarios(collector: pytest.Collector, items: Sequence[pytest.Functio
 
 def build_test_scenario(item: pytest.Item, keywords: Mapping[str, Any]) -> Scenario:
     """Return the scenario of a test; keys that it leaves out are taken from `chaos_job` marks."""
-    refuse_unusable()
+    require_usable_extensions()
     value: dict[str, Any] = {}
     for mark in reversed([*item.iter_markers(JOB_MARK)]):  # the closest mark overrides the others
         value |= mark.kwargs
@@ -48,7 +48,7 @@ def build_test_scenario(item: pytest.Item, keywords: Mapping[str, Any]) -> Scena
     line = (item.location[1] or 0) + 1
     path = Path(format_path(item.path))
     scenario = build_scenario(value, name=name, path=path, line=line)
-    refuse_unknown_expectations(path, scenario, line=line)
+    check_expected_names(path, scenario, line=line)
     return scenario
 
 
@@ -109,7 +109,7 @@ class RunScenario:
         seed: int,
         keywords: dict[str, Any],
     ) -> Plan:
-        refuse_unusable()
+        require_usable_extensions()
         if isinstance(source, Plan):
             return source
         if isinstance(source, Scenario):
@@ -120,5 +120,5 @@ class RunScenario:
             return build_test_plan(self._item, build_test_scenario(self._item, keywords), seed=seed)
         file = self._item.path.parent / source
         scenario = load_scenario(Path(format_path(file)))
-        refuse_unknown_expectations(file, scenario)
+        check_expected_names(file, scenario)
         return find_runs(self._item.config).build_plan(scenario, file=file, seed=seed)

@@ -14,10 +14,10 @@ from chaos.errors import UsageError
 from chaos.faults.world import RefusedError
 from chaos.reclaim.reclaimer import (
     Seen,
+    check_takeable,
     describe_host,
     find_status,
     import_client,
-    refuse_impossible,
     require_single_node,
     split_node_name,
 )
@@ -61,7 +61,7 @@ class AwsInstances:
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Start the experiment; AWS gives notice two minutes before it takes the instance."""
-        refuse_impossible(self, node, requested_s=notice_s, available_s=AWS_NOTICE_S)
+        check_takeable(self, node, requested_s=notice_s, available_s=AWS_NOTICE_S)
         self._require_named(node)
         experiment = self.fis.start_experiment(experimentTemplateId=self.template)["experiment"]
         if experiment["state"]["status"] not in _STARTS:
@@ -70,7 +70,7 @@ class AwsInstances:
 
     def take(self, node: str) -> None:
         """Terminate the instance, if the template names it."""
-        refuse_impossible(self, node)
+        check_takeable(self, node)
         self._require_named(node)
         self.ec2.terminate_instances(InstanceIds=[node])
 
@@ -169,13 +169,13 @@ class AzureMachines:
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Simulate the eviction; its event comes 30 s before, and minutes may pass until then."""
-        refuse_impossible(self, node, requested_s=notice_s, available_s=AZURE_NOTICE_S)
+        check_takeable(self, node, requested_s=notice_s, available_s=AZURE_NOTICE_S)
         self.compute.virtual_machines.simulate_eviction(**self._build_arguments(node))
         return AZURE_NOTICE_S
 
     def take(self, node: str) -> None:
         """Deallocate the machine, as an eviction does unless its policy is to delete."""
-        refuse_impossible(self, node)
+        check_takeable(self, node)
         self.compute.virtual_machines.begin_deallocate(**self._build_arguments(node))
 
     def is_gone(self, node: str) -> bool:
@@ -226,7 +226,7 @@ class GoogleInstances:
 
     def announce(self, node: str, *, notice_s: float) -> float:
         """Simulate maintenance, which preempts a Spot instance; refuse one that would migrate."""
-        refuse_impossible(self, node, requested_s=notice_s, available_s=GOOGLE_NOTICE_S)
+        check_takeable(self, node, requested_s=notice_s, available_s=GOOGLE_NOTICE_S)
         # Maintenance of any other instance is a live migration, which nothing in the job notices:
         # the fault would have been asked for, and not have happened.
         if self._find_instance(node).scheduling.provisioning_model != "SPOT":
@@ -236,7 +236,7 @@ class GoogleInstances:
 
     def take(self, node: str) -> None:
         """Stop the instance, as a preemption does unless it is to delete."""
-        refuse_impossible(self, node)
+        check_takeable(self, node)
         self.instances.stop(**self._build_arguments(node))
 
     def is_gone(self, node: str) -> bool:

@@ -103,7 +103,7 @@ def describe_host(host: str, hostname: str) -> str:
     return f"{host} with the hostname {hostname}"
 
 
-def refuse_impossible(
+def check_takeable(
     reclaimer: Reclaimer, node: str, *, requested_s: float = 0.0, available_s: float = 0.0
 ) -> None:
     """Raise `ProcessLookupError` for a node that is gone, `RefusedError` for too long a notice."""

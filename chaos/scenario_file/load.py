@@ -48,17 +48,18 @@ def load_scenario(path: Path) -> Scenario:
     return _build_scenario(parse_source(load_text(path, "scenario")), path)
 
 
-def refuse_wrong(files: Iterable[Path]) -> None:
-    """Raise the first file's `ScenarioError`, whose message lists the mistakes of all files."""
-    errors = list[ScenarioError]()
+def load_scenarios(files: Iterable[Path]) -> dict[Path, Scenario]:
+    """Return the scenario of each file; a `ScenarioError` lists the mistakes of all files."""
+    scenarios, errors = dict[Path, Scenario](), list[ScenarioError]()
     for file in files:
         try:
-            load_scenario(file)
+            scenarios[file] = load_scenario(file)
         except ScenarioError as error:
             errors.append(error)
     if errors:
         errors[0].args = ("\n".join(map(str, errors)),)
         raise errors[0]
+    return scenarios
 
 
 def parse_scenario(value: Plain, *, path: Path, line: int) -> Scenario:

@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.errors import JobError
-from chaos.job_failure import refuse_other_steps
+from chaos.job_failure import check_stated_steps
 from chaos.model.history import Baseline
 from chaos.plan.extent import count_epoch_steps
 from tests.check.story import Story
@@ -15,10 +15,10 @@ def test_steps_that_no_epoch_has_are_refused_with_those_that_it_has() -> None:
     (steps,) = set(count_epoch_steps(baseline))
     plan = story.plan()
 
-    refuse_other_steps(plan, baseline)
-    refuse_other_steps(plan.model_copy(update={"stated_steps": (steps,)}), baseline)
+    check_stated_steps(plan, baseline)
+    check_stated_steps(plan.model_copy(update={"stated_steps": (steps,)}), baseline)
     with pytest.raises(JobError) as caught:
-        refuse_other_steps(plan.model_copy(update={"stated_steps": (steps + 1,)}), baseline)
+        check_stated_steps(plan.model_copy(update={"stated_steps": (steps + 1,)}), baseline)
     assert str(caught.value) == (
         f"/a/test.chaos.yaml:1: the scenario states {steps + 1} steps per epoch, and the job makes "
         f"{steps}. Write `steps_per_epoch: {steps}`: places and lives are counted by it."

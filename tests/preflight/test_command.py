@@ -234,6 +234,24 @@ def test_a_job_of_which_it_is_not_known_how_it_starts_is_not_run_for_its_costs(
     assert {path.name for path in tmp_path.iterdir()} == {"ddp.py", "a.chaos.yaml"}
 
 
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--ignore", "No-retries"], "there is no rule 'No-retries'. Did you mean no-retry?"),
+        (["--ignore", "zzzz"], "there is no rule 'zzzz'. See `chaos preflight --list`."),
+        (["--replay-trace"], "--replay-trace: --replay-trace goes with --trace. Add --trace, or"),
+        (["--scale", "2"], "--scale: --scale goes with --validate. Add --validate, or leave"),
+    ],
+)
+def test_an_option_that_is_unknown_or_lacks_another_is_refused(
+    tmp_path: Path, words: list[str], problem: str
+) -> None:
+    done = chaos("preflight", "a.preflight.yaml", *words, folder=tmp_path)
+
+    assert done.code == 3
+    assert f"chaos: {problem}" in " ".join(done.err.split())
+
+
 def test_a_run_of_a_plain_command_has_costs_and_no_settings() -> None:
     called = ev.FitCalled(
         trainer="python",

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.errors import UsageError
 from chaos.preflight.estimate import chance
 from chaos.preflight.forecast import Effort, build_forecast, simulate
 from chaos.preflight.intervals import interval_curve
@@ -82,11 +81,6 @@ def test_ids_are_distinct_and_the_gravest_stands_first() -> None:
         sound_question(), {"settings.num_to_keep": 1, "settings.workers_on_head": True}
     )
     assert [found.weight for found in findings(bad)] == ["stops", "advice"]
-
-
-def test_an_unknown_id_is_named_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match="Did you mean no-retry"):
-        findings(sound_question(), ignore=["no-retries"])
 
 
 def weights(**values: object) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pytest
 
 from chaos import runner
 from chaos.errors import UnmetNeedError
-from chaos.job_failure import refuse_unmet_needs
+from chaos.job_failure import check_needs
 from chaos.launch.slurm.backend import SlurmBackend
 from chaos.model.history import History
 from chaos.model.plan import Plan
@@ -53,7 +53,7 @@ def run(slurm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunScen
         file = SCENARIOS / f"{name}.chaos.yaml"
         plan = make_plan(load_scenario(file), file=file, seed=0, cwd=desk, backend="ray")
         try:
-            refuse_unmet_needs(plan, os.environ)
+            check_needs(plan, os.environ)
         except UnmetNeedError as error:
             pytest.skip(str(error))
         clean = of(plan.build_baseline_plan())

@@ -49,13 +49,11 @@ class SharedZygote:
             self._zygote = ZygoteHandle(key, plan, directory, hash_seed=self._hash_seed)
             return self._zygote
 
-    def refuse_view(self, view: LaneFolders) -> None:
-        """Raise `NoViewError` if the script, up to its `fit()`, has opened files to write there."""
+    def find_open_files(self, view: LaneFolders) -> list[str]:
+        """Return the files of a view that the script, up to its `fit()`, has opened to write."""
         with self._lock:
             pids = [] if self._zygote is None else [self._zygote.pid]
-        shared = [path for path in find_written_files(pids) if view.covers(path)]
-        if shared:
-            raise NoViewError(f"the script holds {min(shared)} open before its fit()")
+        return [path for path in find_written_files(pids) if view.covers(path)]
 
     def close(self) -> None:
         with self._lock:
@@ -86,8 +84,8 @@ class ForkBackend(ScriptBackend):
         self._lane: LaneHandle | None = None
 
     def open_parallel(self, view: LaneFolders | None = None) -> "ForkBackend":
-        if view is not None:
-            self._shared_zygote.refuse_view(view)
+        if view is not None and (open_files := self._shared_zygote.find_open_files(view)):
+            raise NoViewError(f"the script holds {min(open_files)} open before its fit()")
         return ForkBackend(self._shared_zygote, view)
 
     def open_fresh(self, *, reseeded_plan: Plan | None = None) -> "ForkBackend":

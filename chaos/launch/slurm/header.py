@@ -42,6 +42,10 @@ _REFUSED_ON_LOCAL = {
     "--ntasks-per-socket": _SOCKETS,
     "--gpus-per-socket": _SOCKETS,
 }
+_LOCAL_HINT = (
+    "For the local Slurm, comment the line out in a copy of the script (`##SBATCH`); or name "
+    "the Slurm that has it (`cluster: {address: HOST:PORT}`)."
+)
 _GPUS = ("--gres", "--gpus", "--gpus-per-node", "--gpus-per-task")
 _SIZES = ("--mem", "--mem-per-cpu", "--mem-per-gpu", "--tmp")
 _COUNTED = "counted by Slurm: no process is given a device, or kept from one"
@@ -81,21 +85,22 @@ class HeaderNeeds:
         return " ".join(words)
 
 
-def check_header(script: Path, header: Mapping[str, SbatchOption]) -> None:
+def check_header(
+    script: Path, header: Mapping[str, SbatchOption], *, is_local: bool = False
+) -> None:
     """Raise `JobError` for an option of a header with which chaos follows no job there."""
-    _refuse_options(
-        script, header, _REFUSED_ON_EXISTING, "Take the line out of a copy of the script."
-    )
+    problems = _REFUSED_ON_LOCAL if is_local else _REFUSED_ON_EXISTING
+    hint = _LOCAL_HINT if is_local else "Take the line out of a copy of the script."
+    for name, option in header.items():
+        if name in problems:
+            text = f"{name}={option.value}" if option.value else name
+            raise JobError(f"{text}: {problems[name]}", hint, location=f"{script}:{option.line}")
 
 
 def parse_needs(script: Path, header: Mapping[str, SbatchOption], *, nodes: int) -> HeaderNeeds:
     """Return what a header wants of a local Slurm; raises `JobError` with its line otherwise."""
-    hint = (
-        "For the local Slurm, comment the line out in a copy of the script (`##SBATCH`); or name "
-        "the Slurm that has it (`cluster: {address: HOST:PORT}`)."
-    )
-    _refuse_options(script, header, _REFUSED_ON_LOCAL, hint)
-    types = {kind for name in _GPUS for kind in _parse_gpu_types(script, name, header, hint)}
+    check_header(script, header, is_local=True)
+    types = {kind for name in _GPUS for kind in _parse_gpu_types(script, name, header)}
     gpus = max(
         (_find_largest_number(header[name].value) for name in _GPUS if name in header), default=1
     )
@@ -125,25 +130,15 @@ def describe_options(header: Mapping[str, SbatchOption]) -> dict[str, str]:
     }
 
 
-def _refuse_options(
-    script: Path, header: Mapping[str, SbatchOption], table: Mapping[str, str], hint: str
-) -> None:
-    for name, option in header.items():
-        if name in table:
-            text = f"{name}={option.value}" if option.value else name
-            raise JobError(f"{text}: {table[name]}", hint, location=f"{script}:{option.line}")
-
-
-def _parse_gpu_types(
-    script: Path, name: str, header: Mapping[str, SbatchOption], hint: str
-) -> Iterator[str]:
+def _parse_gpu_types(script: Path, name: str, header: Mapping[str, SbatchOption]) -> Iterator[str]:
     """Yield the types of an option's GPUs: `gpu:a100:4`, `gpu:4`; but for gres `a100:4`, `4`."""
     for item in filter(None, _get_value(header, name).split(",")):
         words = item.removeprefix("gres:").split(":")
         if name == "--gres" and words.pop(0) not in ("gpu", "none"):
             source_location = f"{script}:{header[name].line}"
             reason = "of generic resources the local Slurm has GPUs alone, as a number"
-            raise JobError(f"{name}={header[name].value}: {reason}", hint, location=source_location)
+            problem = f"{name}={header[name].value}: {reason}"
+            raise JobError(problem, _LOCAL_HINT, location=source_location)
         if item != "none":
             yield next((word for word in words if not word[:1].isdigit()), "")
 

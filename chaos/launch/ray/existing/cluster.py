@@ -71,7 +71,7 @@ class ExistingCluster:
         if self.shape.storage is not None or unshared:
             self._link_storage(plan, directory, token, cluster_nodes)
         if unshared:
-            _refuse_storage_faults(plan, unshared)
+            _check_storage_faults(plan, unshared)
         return ClusterFacts(
             token=token,
             guard=InjectionGuard.from_nodes(cluster_nodes, self._permissions),
@@ -178,7 +178,7 @@ def _join(address: str) -> str | None:
     return f"http://{url}" if url else None
 
 
-def _refuse_storage_faults(plan: Plan, unshared: list[NodeFacts]) -> None:
+def _check_storage_faults(plan: Plan, unshared: list[NodeFacts]) -> None:
     storage_op = next((op for op in plan.ops if op.fault.family == "storage"), None)
     if storage_op is not None:
         raise ClusterError(
