@@ -44,11 +44,10 @@ def audit(
     folder. The result shows itself in a notebook.
     """
     require_usable_extensions()
-    command = write_command(AuditRequest.parse(script, args, options))
     merged_options = merge_project_defaults(AuditOptions.__annotations__, options)
     request = AuditRequest.parse(script, args, merged_options)
     screen = AuditScreen(build_program_console(quiet=quiet))
-    return run_audit(request, screen, command=command)
+    return run_audit(request, screen, command=write_command(request, options))
 
 
 @show_keywords(RunOptions)

@@ -11,11 +11,14 @@ from chaos.model.expect import AcceptedFinding
 from chaos.model.masking import mask_words
 
 
-def write_command(request: AuditRequest) -> str:
-    """Return the command of a request, without secrets: the options that are not the command's."""
+def write_command(request: AuditRequest, options: Mapping[str, object]) -> str:
+    """Return the command of a request, without secrets: the options that are not the command's.
+
+    Only `options` were given; what else the request has, the command takes from the project, too.
+    """
     words = ["audit"]
     for field in request.list_fields().values():
-        if field.name not in ("script", "arguments") and field.is_given:
+        if field.is_given and options.get(field.name) is not None:
             words += _list_option_words(field.name, field.value)
     words.append(os.fspath(request.script))
     if request.arguments:

@@ -66,25 +66,14 @@ class Request:
 
     def list_fields(self) -> dict[str, Field]:
         """Return the fields by name."""
-        rules = _list_rules(type(self))
-        return {
-            item.name: Field(
-                item.name,
-                getattr(self, item.name),
-                item.default if item.default_factory is MISSING else item.default_factory(),
-                rules[item.name],
-            )
-            for item in fields(self)
-        }
-
-
-def _list_rules(request_type: type[Request]) -> dict[str, tuple[FieldRule, ...]]:
-    hints = get_type_hints(request_type, include_extras=True)
-    types = get_type_hints(request_type)
-    return {
-        name: (*getattr(hint, "__metadata__", ()), *_derive_rules(types[name]))
-        for name, hint in hints.items()
-    }
+        types, hints = get_type_hints(type(self)), get_type_hints(type(self), include_extras=True)
+        field_uses = dict[str, Field]()
+        for item in fields(self):
+            name, make_default = item.name, item.default_factory
+            default = item.default if make_default is MISSING else make_default()
+            rules = (*getattr(hints[name], "__metadata__", ()), *_derive_rules(types[name]))
+            field_uses[name] = Field(name, getattr(self, name), default, rules)
+        return field_uses
 
 
 def _derive_rules(hint: Any) -> Iterator[FieldRule]:  # noqa: ANN401 - any annotation

@@ -227,9 +227,10 @@ def test_the_command_of_a_request_has_what_is_not_the_commands_own_default() -> 
         "tier": {"/local": "node"},
         "seed": 0,
     }
-    request = AuditRequest.parse("train.py", ["--token", "x y"], options)
+    projects = {"retries": 2, "jobs": 2}  # the command reads them as well
+    request = AuditRequest.parse("train.py", ["--token", "x y"], options | projects)
 
-    assert write_command(request) == (
+    assert write_command(request, {**options, "jobs": None}) == (
         "chaos audit --for crash --time-limit 90 --accept rng --accept older-save=best "
         "--no-explain --restart-args '--resume latest' --nodes 2:2 --tier /local=node train.py "
         "-- --token '***'"
