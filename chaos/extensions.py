@@ -8,6 +8,7 @@ from functools import cache
 
 from chaos.check.external_checks import ExternalChecks
 from chaos.check.judge import CHECKS
+from chaos.check.prose.registry import list_entries
 from chaos.errors import UsageError
 from chaos.model.fault_entry import REGISTERED
 from chaos.plugins import Registry, load_registered_checks
@@ -26,6 +27,11 @@ def load_external_checks() -> ExternalChecks:
 def list_check_names() -> list[str]:
     """Return the names of all checks, chaos's own first."""
     return [*(check.NAME for check in CHECKS), *_load_checks().packages]
+
+
+def list_finding_kinds() -> list[str]:
+    """Return the kinds of findings of all checks, chaos's own first."""
+    return [*(entry.kind for entry in list_entries()), *load_external_checks().kind_meanings]
 
 
 def require_usable_extensions() -> None:

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from chaos import runner
 from chaos.check.prediction_band import RUNS_MIN
-from chaos.check.prose.registry import list_entries
 from chaos.check.time_limits import add_idle_limit
 from chaos.errors import (
     ClusterError,
@@ -27,7 +26,7 @@ from chaos.errors import (
     UnmetNeedError,
     UsageError,
 )
-from chaos.extensions import list_check_names, load_external_checks
+from chaos.extensions import list_check_names, list_finding_kinds, load_external_checks
 from chaos.job_failure import (
     build_job_error,
     check_needs,
@@ -327,7 +326,7 @@ def check_expected_names(file: Path, scenario: Scenario, *, line: int | None = N
     accepted_kinds = (entry.finding for entry in expect.accept_findings)
     for noun, expected_names, names in (
         ("check", [expect.check, *expect.besides], list_check_names()),
-        ("finding", [expect.finding, *accepted_kinds], [entry.kind for entry in list_entries()]),
+        ("finding", [expect.finding, *accepted_kinds], list_finding_kinds()),
     ):
         for name in expected_names:
             if name is not None and name not in names:

@@ -251,13 +251,12 @@ def refuse_unwatched_files(
     for _, event in first_history.select_events(FolderCompared):
         new_files |= event.new
     changed_files = (
-        event.changed
+        file
         for history in later_histories
         for _, event in history.select_events(FolderCompared)
+        for file in event.changed.items()
     )
-    for path, digest in (
-        (path, digest) for digests in changed_files for path, digest in digests.items()
-    ):
+    for path, digest in changed_files:
         if new_files.get(path, digest) != digest:
             raise JobError(
                 f"{path} appeared in a clean run, and was another one after the next. No process "
@@ -371,8 +370,7 @@ def _find_training_children(plan: Plan, history: History) -> tuple[str, str] | N
         f"the job {Path(plan.job.source).name} trains in "
         f"{plural(len(children), 'process', 'processes')} that it starts itself, and none of them "
         f"joins a process group of its ranks: its children are started by {start_methods} and "
-        "are not "
-        "watched"
+        "are not watched"
     )
     hint = (
         "Audit the script that trains, under the launcher of its ranks (--launcher torchrun or "
@@ -469,8 +467,7 @@ def _find_retried_failure(history: History) -> str | None:
             )
             return (
                 f"{failure} in attempt {decision.attempt}. A run with a fault is compared with "
-                "one in "
-                "which nothing fails; switch that failure off by the script's own arguments"
+                "one in which nothing fails; switch that failure off by the script's own arguments"
             )
     return None
 
@@ -572,8 +569,7 @@ def _describe_earlier_training(history: History) -> str | None:
         return None
     return (
         f"not one step was trained, and {loaded_paths[0]} was loaded, which is of an earlier "
-        "training: "
-        "move it away, or have the job save elsewhere by its own arguments"
+        "training: move it away, or have the job save elsewhere by its own arguments"
     )
 
 

@@ -217,6 +217,9 @@ def _find_check_flaws(name: str, check_module: Any) -> Iterator[str]:  # noqa: A
         yield "it has no function check(analysis)"
     if not check_module.__doc__ or not getattr(check, "__doc__", None):
         yield "it and its check need docstrings for `chaos list`"
+    kinds = getattr(check_module, "KINDS", {})
+    if not isinstance(kinds, dict) or not all(map(_CHECK_NAME.fullmatch, kinds)):
+        yield "KINDS is to have each kind of its findings by name, with what it means"
 
 
 class AbsentFault(Fault):

@@ -1,7 +1,7 @@
 """`FINDING[:PART]=REASON`: a kind of finding that is meant to be there."""
 
-from chaos.check.prose.registry import find_entry, list_entries
 from chaos.errors import RequestError
+from chaos.extensions import list_finding_kinds
 from chaos.model.expect import AcceptedFinding
 from chaos.wording import suggest_name
 
@@ -18,8 +18,8 @@ def parse_accepted_finding(word: str) -> AcceptedFinding:
     """
     name, _, reason = word.partition("=")
     kind, _, part = name.partition(":")
-    if find_entry(kind) is None:
-        names = ["rng", "lost-work", "cosmetic", *(entry.kind for entry in list_entries())]
+    if kind not in (kinds := list_finding_kinds()):
+        names = ["rng", "lost-work", "cosmetic", *kinds]
         raise RequestError(
             "there is no severity and no finding '{kind}'",
             f"{suggest_name(kind, names)} {_SEVERITIES}".lstrip(),

@@ -132,18 +132,15 @@ def _parse_tiers(tiers: Mapping[PathLike, str] | Sequence[str]) -> dict[str, Tie
     return tier_by_path
 
 
-def _parse_paths(paths: Sequence[PathLike]) -> tuple[Path, ...]:
-    return tuple(map(Path, paths))
-
-
 _PARSERS: Mapping[str, Callable[[Any], object]] = {
     "time_limit": lambda value: _parse_seconds("time_limit", value),
     "grace": lambda value: _parse_seconds("grace", value),
     "places": tuple,
+    "kinds": tuple,
     "accept": _parse_accepted,
     "restart_args": split_arguments,
     "nodes": _parse_nodes,
     "tier": _parse_tiers,
-    "allow_writes": _parse_paths,
+    "allow_writes": lambda paths: tuple(map(Path, paths)),
     "reports": Path,
 }

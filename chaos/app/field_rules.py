@@ -174,9 +174,8 @@ class Excludes(NamedTuple):
         excluded = uses.fields[self.other_field]
         is_asking = field.is_given and (self.unless is None or field.value != self.unless)
         is_in_conflict = excluded.value in self.values if self.values else excluded.is_given
-        if not (is_asking and is_in_conflict):
-            return None
-        return RequestError(self.problem, self.hint, field=field.name)
+        error = RequestError(self.problem, self.hint, field=field.name)
+        return error if is_asking and is_in_conflict else None
 
 
 def forbid_parallel_jobs(*backends: PlanBackend) -> Excludes:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Protocol, Self, TypedDict, get_args
 
+from chaos.app.audit_options import parse_options
 from chaos.app.field_rules import Request, minimum
 from chaos.app.project_defaults import PathLike
 from chaos.errors import RequestError, UsageError
@@ -40,10 +41,7 @@ class RunRequest(Request):
     @classmethod
     def parse(cls, scenario: PathLike, options: Mapping[str, Any]) -> Self:
         """Return the request of options as they are written: see `RunOptions`."""
-        values = {name: value for name, value in options.items() if value is not None}
-        if "reports" in values:
-            values["reports"] = Path(values["reports"])
-        return cls(scenario=Path(scenario), **values)
+        return cls(scenario=Path(scenario), **parse_options(options))
 
 
 class RunListener(Announcer, Protocol):

@@ -82,10 +82,8 @@ def choose_launcher(
         )
     launcher, grounds = launcher_option or DEFAULT_LAUNCHER, "--launcher"
     if launcher_error is not None:
-        launcher, grounds = (
-            launcher_error.launcher,
-            f"{launcher_error.evidence}: the script is started again",
-        )
+        launcher = launcher_error.launcher
+        grounds = f"{launcher_error.evidence}: the script is started again"
     elif is_for_slurm:
         launcher, grounds = "slurm", "it has options for sbatch"
     elif launcher_option is None:

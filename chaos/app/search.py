@@ -73,9 +73,7 @@ class SearchRequest(Request):
     @classmethod
     def parse(cls, script: PathLike, args: Args, options: Mapping[str, Any]) -> Self:
         """Return the request of options as they are written; one that is None is left out."""
-        values = parse_options(options)
-        values["kinds"] = tuple(values.get("kinds", ()))
-        return cls(script=Path(script), arguments=split_arguments(args), **values)
+        return cls(script=Path(script), arguments=split_arguments(args), **parse_options(options))
 
 
 class SearchDisplay(Protocol):

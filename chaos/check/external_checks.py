@@ -15,6 +15,15 @@ class ExternalChecks:
     #: those that judged the run before and are not installed, with their packages
     missing: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def kind_meanings(self) -> dict[str, str]:
+        """What their findings mean, by kind, as their modules say it."""
+        return {
+            kind: f"{meaning} ({check.package})"
+            for check in self.installed
+            for kind, meaning in getattr(check.extension, "KINDS", {}).items()
+        }
+
     def add_missing(self, earlier: Verdict | None) -> "ExternalChecks":
         """Return them for a run that was judged before, with the checks that are missing now."""
         installed_names = {check.name for check in self.installed}

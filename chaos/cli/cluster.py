@@ -103,10 +103,8 @@ def find_machines(plan: Plan, nodes: Sequence[NodeFacts]) -> dict[str, str]:
     """
     if plan.shape.reclaim_by is None:
         return {}
-    reclaimer, machine_by_node = (
-        build_reclaimer(plan.shape.reclaim_by),
-        dict.fromkeys((node_facts.node_id for node_facts in nodes), ""),
-    )
+    reclaimer = build_reclaimer(plan.shape.reclaim_by)
+    machine_by_node = dict.fromkeys((node_facts.node_id for node_facts in nodes), "")
     for node in nodes:
         if node.standing == "may have faults":
             try:

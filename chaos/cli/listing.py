@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from chaos.check.external_checks import ExternalChecks
 from chaos.cli.streams import write_document
 from chaos.errors import ScenarioError, UsageError
 from chaos.extensions import load_external_checks
@@ -18,6 +19,7 @@ from chaos.report.tables import (
     build_catalogue,
     build_description_table,
     explain_name,
+    list_finding_rows,
     list_names,
 )
 from chaos.run.display_path import format_path
@@ -30,9 +32,7 @@ LISTS = (*TOPICS, "scenarios", "jobs")
 
 def complete_name(prefix: str) -> list[str]:
     """Return the lists, faults, checks and findings that begin so: a shell completes them."""
-    return [
-        name for name in (*LISTS, *list_names(load_external_checks())) if name.startswith(prefix)
-    ]
+    return [name for name in _list_names(load_external_checks()) if name.startswith(prefix)]
 
 
 def list_(
@@ -52,7 +52,10 @@ def list_(
 
     Examples: chaos list faults; chaos list preempt_node; chaos list older-save
     """
-    if what in TOPICS:
+    if what == "findings":
+        finding_rows = [*list_finding_rows(), *load_external_checks().kind_meanings.items()]
+        build_console().print(build_description_table("finding", finding_rows))
+    elif what in TOPICS:
         build_console().print(build_catalogue(what, load_external_checks()))
     elif what == "scenarios":
         build_console().print(build_description_table("scenario", list(_list_scenarios(folder))))
@@ -77,11 +80,17 @@ def schema() -> None:
     write_document(json.dumps(build_json_schema(), indent=2) + "\n")
 
 
+def _list_names(external_checks: ExternalChecks) -> list[str]:
+    return [*LISTS, *list_names(external_checks), *external_checks.kind_meanings]
+
+
 def _find_explanation(name: str) -> str:
     external_checks = load_external_checks()
+    if (meaning := external_checks.kind_meanings.get(name)) is not None:
+        return f"finding {name}\n\n{meaning}\n"
     text = explain_name(name, external_checks)
     if text is None:
-        names = [*LISTS, *list_names(external_checks)]
+        names = _list_names(external_checks)
         hint = suggest_name(name, names, f"The lists are {', '.join(LISTS)}.")
         raise UsageError(f"there is no list, fault, check or finding '{name}'", hint)
     return text

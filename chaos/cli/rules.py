@@ -1,7 +1,6 @@
 """The options of a command, whose rules stand beside their names; and an unknown option's answer.
 
-`Annotated[…, typer.Option("--storage"), Needs("address")]`; the options of an audit or a search
-have their rules in its request.
+`Annotated[…, typer.Option("--storage"), Needs("address")]`; a request has those of an audit.
 """
 
 import inspect

@@ -7,6 +7,7 @@ from chaos.model.verdict import Anomaly, CheckResult
 from chaos.wording import plural
 
 NAME = "every-epoch-saved"
+KINDS = {"epoch-not-saved": "An epoch was committed without a checkpoint."}
 
 
 def check(analysis: RunAnalysis) -> CheckResult:

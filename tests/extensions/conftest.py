@@ -27,13 +27,21 @@ def shown(begins: str) -> str:
 
 
 HEAD = "job: {script: train.py, workers: 2, failure: {max_failures: 1}}\n"
+FAULTS = next(block.text for block in blocks("yaml") if "kill_peers: {signal: KILL}" in block.text)
 SCENARIOS = {
-    "alone": f"scenario: a rank is left alone\n{HEAD}{shown('faults:')}",
-    "own": f"scenario: chaos's own fault\n{HEAD}{shown('faults:')}".replace(
+    "alone": f"scenario: a rank is left alone\n{HEAD}{FAULTS}",
+    "own": f"scenario: chaos's own fault\n{HEAD}{FAULTS}".replace(
         "kill_peers: {signal: KILL}", "kill_worker: {}"
     ),
     "nobody": shown("scenario: there is nobody"),
     "guilty": shown("scenario: every second epoch"),
+    "named": shown("scenario: every second epoch").replace(
+        "check: every", "finding: epoch-not-saved, check: every"
+    ),
+    "accepted": shown("scenario: every second epoch").replace(
+        "{verdict: fail, check: every-epoch-saved}",
+        "{accept_findings: [{finding: epoch-not-saved, reason: every second one is enough}]}",
+    ),
 }
 
 

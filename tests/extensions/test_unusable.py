@@ -120,6 +120,7 @@ BROKEN = {
         "trajectory": "chaos_saves",
         "every-save": "chaos_saves",
         "no-check": "no_check",
+        "no-kinds": "no_kinds",
     },
 }
 
@@ -130,7 +131,15 @@ def test_every_command_refuses_to_begin_and_names_all_that_is_wrong(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     no_check = '"""Does it?"""\nNAME = "no-check"\n'
-    install(tmp_path, BROKEN, chaos_peers=GOOD, chaos_saves=CHECK, no_check=no_check)
+    no_kinds = CHECK.replace("every-epoch-saved", "no-kinds").replace("KINDS = ", "KINDS = 1, ")
+    install(
+        tmp_path,
+        BROKEN,
+        chaos_peers=GOOD,
+        chaos_saves=CHECK,
+        no_check=no_check,
+        no_kinds=no_kinds,
+    )
 
     done = run(tmp_path, "chaos", *words, packages=tmp_path)
 
@@ -143,6 +152,7 @@ def test_every_command_refuses_to_begin_and_names_all_that_is_wrong(
         f"{head} `every-save = chaos_saves` in chaos.checks: it is to be a module whose NAME is",
         "'every-save', and NAME is 'every-epoch-saved'",
         f"{head} `no-check = no_check` in chaos.checks: it has no function check(analysis)",
+        f"{head} `no-kinds = no_kinds` in chaos.checks: KINDS is to have each kind of its findings",
         "Mend the package or uninstall it",
     ):
         assert told in done.said

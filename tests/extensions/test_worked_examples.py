@@ -60,6 +60,16 @@ def test_the_check_finds_the_planted_bug_and_is_what_the_scenario_expects(suite:
     assert "epoch 0 was committed without a checkpoint (and 1 more)" in str(found["results"])
 
 
+def test_a_scenario_names_and_accepts_findings_of_the_check(suite: Suite) -> None:
+    accepted = suite.run_of("accepted")
+
+    assert verdict(suite.run_of("named"))["as_expected"]
+    assert verdict(accepted)["status"] == "pass", suite.done.said
+    assert result(accepted, "every-epoch-saved")["accepted_reasons"] == [
+        "every second one is enough"
+    ]
+
+
 def test_the_plan_names_the_package_and_is_read_as_itself(suite: Suite) -> None:
     (op,) = json.loads((suite.run_of("alone") / "plan.json").read_bytes())["ops"]
 
@@ -115,7 +125,10 @@ def test_a_guilty_run_without_the_check_that_found_it_is_unknown(
 SEVERAL = """
 import sys
 from chaos.cli.commands import app
-for words in ("list faults", "list checks", "list kill_peers", "list every-epoch-saved"):
+for words in (
+    "list faults", "list checks", "list kill_peers", "list every-epoch-saved", "list findings",
+    "list epoch-not-saved",
+):
     app(words.split(), prog_name="chaos", standalone_mode=False)
     print("THE NEXT", flush=True)
 """
@@ -135,6 +148,8 @@ def test_faults_and_checks_are_listed_and_explained_with_their_package(
     assert "fault kill_peers (chaos-example 1.0)" in listed[2]
     assert "signal: KILL unless given" in listed[2]
     assert "check every-epoch-saved (chaos-example 1.0)" in listed[3]
+    assert "epoch-not-saved An epoch was committed without a checkpoint. (chaos-ex" in listed[4]
+    assert "finding epoch-not-saved An epoch was committed without a checkpoint." in listed[5]
 
 
 def test_mistakes_are_told_as_for_chaos_own_faults(tmp_path: Path) -> None:
@@ -175,6 +190,31 @@ def test_an_expected_check_of_another_package_is_known_and_a_misspelt_one_answer
     assert done.code == 3
     assert "x.chaos.yaml:5: there is no check 'every-epoch-safed'" in done.said
     assert "Did you mean every-epoch-saved?" in done.said
+
+
+@pytest.mark.parametrize(
+    ("word", "problem"),
+    [
+        (
+            "epoch-not-savd=why",
+            "there is no severity and no finding 'epoch-not-savd'. Did you mean ",
+        ),
+        ("epoch-not-saved", "the finding 'epoch-not-saved' is accepted without a reason"),
+        ("epoch-not-saved=why", "--restart-args: --restart-args are for --restart command"),
+    ],
+)
+def test_an_audit_accepts_a_finding_of_another_package(
+    tmp_path: Path, word: str, problem: str
+) -> None:
+    packages = install_examples(tmp_path)
+    contradiction = ("--restart", "launcher", "--restart-args", "x")  # refused after what is wrong
+
+    done = run(
+        tmp_path, "chaos", "audit", "x.py", "--accept", word, *contradiction, packages=packages
+    )
+
+    assert done.code == 3
+    assert f"chaos: {problem}" in done.said or f"chaos: --accept: {problem}" in done.said
 
 
 def test_the_fault_is_a_function_of_chaos_and_the_schema_knows_it(tmp_path: Path) -> None:
