@@ -17,7 +17,7 @@ class ExternalChecks:
 
     @property
     def kind_meanings(self) -> dict[str, str]:
-        """What their findings mean, by kind, as their modules say it."""
+        """The meaning of each kind of their findings, as its module says it."""
         return {
             kind: f"{meaning} ({check.package})"
             for check in self.installed

@@ -73,7 +73,7 @@ def _build_trial_error() -> UsageError:
 
 
 def _replace_init() -> None:
-    """Have `ray.init` join the cluster under test, and raise where the script names another."""
+    """Let `ray.init` join the cluster under test, and raise where the script names another."""
     connect = ray.init
     own_address = os.environ["RAY_ADDRESS"]
 
