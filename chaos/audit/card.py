@@ -460,7 +460,10 @@ def _explain_restarts(card: Card) -> Iterator[str]:
             f"{'was' if len(untried_steps) == 1 else 'were'}"
         )
         yield f"{subject} not tried{_describe_cut(card)}"
-    resumed_groups = {run.group for run in card.runs if run.resumed and run.is_right}
+    # A save that ends training leaves nothing to go on with: none of its restarts can resume.
+    resumed_groups = {
+        run.group for run in card.runs if run.is_right and (run.resumed or run.had_nothing_left)
+    }
     scratch_groups = [
         row.group
         for row in card.covered

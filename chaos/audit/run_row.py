@@ -145,6 +145,11 @@ class RunRow(Record):
         return self.status == "fail"
 
     @property
+    def had_nothing_left(self) -> bool:
+        """Whether it was restarted, and each restart found that training was over."""
+        return self.attempts > 1 and not self.resumed and not self.from_scratch
+
+    @property
     def is_from_scratch(self) -> bool:
         """Whether the job came out right, and its restarts tested no resume: they began anew.
 

@@ -621,6 +621,20 @@ def test_a_group_in_which_every_restart_began_anew_is_no_pass(card: Card) -> Non
     assert less.sentence == ("inconclusive: no restart went on from a checkpoint in: 'node lost'")
 
 
+def test_a_save_that_ends_training_needs_no_resume(card: Card) -> None:
+    good = passing(card)
+    ended = GroupCoverage(
+        group="inside a save", tried=1, chosen=1, places=1, why_none=None, resumes=True
+    )
+    idle = run_of(1).model_copy(
+        update={"group": "inside a save", "attempts": 2, "resumed": 0, "from_scratch": 0}
+    )
+
+    card = good.model_copy(update={"covered": (*good.covered, ended), "runs": (run_of(0), idle)})
+
+    assert "no restart went on" not in card.sentence
+
+
 def printed(card: Card, *, framed: bool = False) -> str:
     out = io.StringIO()
     console = Console(

@@ -79,10 +79,11 @@ def test_a_guess_is_not_told_beside_the_cause_that_was_shown() -> None:
         kind="another-order",
         parts=("inputs",),
         sentence=f"samples are others{guess} (rank 0)",
-        guess=guess,
+        sentence_without_guess="samples are others (rank 0)",
     )
     run = run_of(1, samples).replace(
-        headline=f"Rank 0 was killed; samples are others{guess} (rank 0); the loss differs."
+        headline=f"Rank 0 was killed; samples are others{guess} (rank 0); the loss differs.",
+        headline_without_guess="Rank 0 was killed; samples are others (rank 0); the loss differs.",
     )
     (finding,) = group_findings([run])
 

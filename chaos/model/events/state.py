@@ -134,6 +134,12 @@ class ParametersNamed(StepEvent, frozen=True, kw_only=True):
 
 #: ends the path of a value of a data set as the processes of a persistent loader were given it
 IN_LOADER = " in the loader's processes"
+#: ends the path of whether parameter groups are an optimizer's own
+IS_PARAM_GROUPS = " is optimizer.param_groups"
+#: ends the path of which functions of the job an optimizer, or a model, calls
+HOOKS = ".hooks"
+#: ends the path of which parameters of a module train
+TRAINING_FLAGS = ".requires_grad"
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

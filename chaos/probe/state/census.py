@@ -32,10 +32,17 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from chaos.model.event import Held
-from chaos.model.events.state import IN_LOADER
+from chaos.model.events.state import HOOKS, IN_LOADER, IS_PARAM_GROUPS, TRAINING_FLAGS
 from chaos.model.masking import is_secret
 from chaos.probe.job_code import is_job_file
 from chaos.probe.state.canonical import Encoding
+from chaos.probe.state.indirect_values import (
+    TrainingFlags,
+    find_group_link,
+    index_groups,
+    iterate_parameters,
+    list_hooks,
+)
 from chaos.probe.state.restored_values import HeldValue, find_generator_kinds
 from chaos.probe.state.stored_attributes import (
     is_module,
@@ -81,7 +88,7 @@ _is_secret = lru_cache(2 * ENTRIES_MAX)(is_secret)
 class Census:
     """One census; `entries` are in the order in which they were reached."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what it reads, and what it keeps)
         self,
         now_ns: Callable[[], int],
         wanted_paths: frozenset[str] = frozenset(),
@@ -89,15 +96,19 @@ class Census:
         keeps_all: bool = False,
         wants_all: bool = False,
         compared_tensors: frozenset[int] = frozenset(),
+        optimizers: Iterable[Any] = (),
         limit_ns: int = TIME_MAX_NS,
     ) -> None:
         """Begin a census; `compared_tensors`: the ids of tensors that parts of the state have.
 
+        `optimizers`: those that train.
         `wants_all`: every value that is read is wanted, beside the `wanted_paths`.
         """
         self._wanted_paths, self._wants_all = wanted_paths, wants_all
         self._roots = {_ROOT.split(path, maxsplit=1)[0] for path in wanted_paths}
         self._compared_tensors = compared_tensors
+        self._groups_by_key = index_groups(optimizers)
+        self._flagged_parameters: set[int] = set()
         #: if `keeps_all`, whatever has a name, by its path, the nearest first
         self.named_values: list[tuple[str, HeldValue]] | None = [] if keeps_all else None
         self._reached_values: dict[str, HeldValue] = {}
@@ -179,10 +190,17 @@ class Census:
             if name == "self" or (class_name in self._roots and name not in self._roots):
                 path = class_name
             self._record_value(path, value, holder, name)
+            self._add_group_link(path, value, holder, name)
             key = path, issubclass(type(value), type)  # a class has that name as well
             if key not in self._root_names:
                 self._root_names.add(key)
                 self._visit_value(path, value, 0)
+
+    def add_hooks(self, named_objects: Named) -> None:
+        """Look at the functions of the job that optimizers and models call."""
+        for name, owner in named_objects:
+            hooks = list_hooks(owner)
+            self._add_entry(f"{name}{HOOKS}", hooks, ", ".join(hooks) or "none")
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -239,12 +257,32 @@ class Census:
         else:
             if is_module(type(value)):
                 self._add_module(f"{path}.state_dict()", value)
+                self._add_training_flags(f"{path}{TRAINING_FLAGS}", value)
             named_members = (
                 (f"{path}.{name}", name, item) for name, item in _iterate_members(value)
             )
         for member_path, name, member in named_members:
             self._record_value(member_path, member, value, name)
+            self._add_group_link(member_path, member, value, name)
             self._visit_value(member_path, member, depth)
+
+    def _add_group_link(self, path: str, value: Any, holder: Any, name: Any) -> None:  # any values
+        """Look whether a list of parameter groups is that of an optimizer that trains."""
+        link = find_group_link(value, self._groups_by_key)
+        if link is not None:
+            path = f"{path}{IS_PARAM_GROUPS}"
+            self._record_value(path, link, holder, name)
+            self._add_entry(path, link.key, str(link.key is not None))
+
+    def _add_training_flags(self, path: str, module: Any) -> None:
+        """Look which parameters of a module train, but for those of a module around it."""
+        parameter_ids = {id(parameter) for parameter in iterate_parameters(module)}
+        if parameter_ids <= self._flagged_parameters:
+            return
+        self._flagged_parameters |= parameter_ids
+        flags = TrainingFlags(module)
+        self._record_value(path, flags, module, None)
+        self._add_entry(path, flags.read(), f"{sum(flags.read())} of {len(flags.read())} True")
 
     def _add_module(self, path: str, module: Any) -> None:
         """Look at what a module saves, where none of it is a part of the state that is compared."""
@@ -481,7 +519,7 @@ def _count_elements(value: Any) -> int | None:  # a container
         if _has_custom_metaclass(kind) or (kind is deque and item is not value):
             return None
         elements = _LEAF  # of a container as well, which may hold itself
-        if kind in _SEQUENCES:
+        if kind in _SEQUENCES or _is_named_tuple(kind):
             stack.extend(islice(item, ELEMENTS_MAX // _LEAF + 1))
         elif kind in _MAPPINGS:
             stack.extend(chain(*islice(item.items(), ELEMENTS_MAX // _LEAF + 1)))
@@ -492,6 +530,11 @@ def _count_elements(value: Any) -> int | None:  # a container
             elements = read
         count += elements
     return count
+
+
+def _is_named_tuple(kind: type) -> bool:
+    """Return whether a class is one of named tuples, of which no code runs as it is read."""
+    return issubclass(kind, tuple) and kind.__iter__ is tuple.__iter__ and "_fields" in vars(kind)
 
 
 def _count_array_elements(kind: type, value: Any) -> int | None:  # any value

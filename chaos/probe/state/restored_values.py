@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from chaos.model.events.state import IN_LOADER
 from chaos.model.places import TrainingPlace
+from chaos.probe.state.indirect_values import GroupLink, TrainingFlags
 from chaos.probe.state.stored_attributes import is_module, iterate_saved_tensors
 
 FOLDER = "census"  # in the folder of a run
@@ -248,12 +249,23 @@ def find_global_generators() -> dict[str, Any]:
 def set_value(reached: HeldValue, new_value: Any) -> bool:  # what `_extract_content` returned
     """Set a value to another one; return whether it could be set."""
     old_value, holder, name = reached
-    if type(holder) is GeneratorType:  # a function of the job that yields
-        holder = holder.gi_frame
+    if isinstance(old_value, TrainingFlags):
+        return old_value.set(new_value)
+    if isinstance(old_value, GroupLink):
+        if new_value not in old_value.groups_by_key:
+            return False
+        return _put_value(holder, name, old_value.groups_by_key[new_value])
     fill = _find_filler(old_value)
     if fill is not None and _can_refill(old_value, new_value):
         fill(old_value, new_value)
         return True
+    return _put_value(holder, name, new_value)
+
+
+def _put_value(holder: Any, name: Any, new_value: Any) -> bool:  # any object
+    """Put a value in the place of another one; return whether its holder allows it."""
+    if type(holder) is GeneratorType:  # a function of the job that yields
+        holder = holder.gi_frame
     if type(holder) is FrameType:
         _set_variable(holder, name, new_value)
         return True
@@ -315,6 +327,10 @@ def _build_generator_kinds(
 
 def _extract_content(value: Any) -> Any:  # a value of a census
     """Return what is kept of a value: the state of a generator or a module, else the value."""
+    if isinstance(value, TrainingFlags):
+        return value.read()
+    if isinstance(value, GroupLink):
+        return value.key
     if is_module(type(value)):
         return [tensor.detach() for tensor in iterate_saved_tensors(value)]
     if type(value) is defaultdict:  # its factory may be a function of the job, and stays there

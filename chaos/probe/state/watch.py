@@ -425,6 +425,7 @@ class StateWatch:
             keeps_all=is_first,
             wants_all=orders is not None and orders.is_keeping,
             compared_tensors=self._find_compared_tensors(),
+            optimizers=self.state_objects.list_objects("optimizer"),
             limit_ns=TIME_MAX_NS * (1 if orders is None or orders.is_finished else ORDERED_TIMES),
         )
         census.add_frames(frame)
@@ -438,6 +439,7 @@ class StateWatch:
             for index, state_object in enumerate(kind_objects)
         }
         census.add_values(parts.items())
+        census.add_hooks(parts.items())
         census.add_values(find_hook_owners(self._list_roots()))
         if not wanted_paths.isdisjoint(shared_generators := find_global_generators()):
             census.add_values(shared_generators.items())

@@ -1,0 +1,102 @@
+"""What a census reads through an object: whose parameter groups it has, and what of it trains.
+
+A schedule that keeps `optimizer.param_groups` has the optimizer's own list until `load_state_dict`
+puts another one in its place (torch 2.13); from then on it sets rates that nobody reads. A module
+whose parameters were frozen, or thawed, before a save is built with the flags of its first epoch.
+An optimizer that is made anew has not the hooks of the one before it. None of this lies in a
+checkpoint; groups and flags can be given back.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any, NamedTuple, TypeAlias
+
+from chaos.probe.job_code import is_job_file
+from chaos.probe.state.stored_attributes import is_module, iterate_modules, list_attributes
+
+#: The number of an optimizer, and that of one of its groups; None: the list of them.
+GroupKey: TypeAlias = tuple[int, int | None]
+
+
+class GroupLink(NamedTuple):
+    """A list of parameter groups, or one group, that an object of the job has."""
+
+    #: the optimizer's whose own it is; None if it is no longer any optimizer's
+    key: GroupKey | None
+    #: those of the optimizers that train now
+    groups_by_key: Mapping[GroupKey, Any]
+
+
+class TrainingFlags(NamedTuple):
+    """Which parameters of a module gradients are made for."""
+
+    module: Any
+
+    def read(self) -> list[bool]:
+        """Return `requires_grad` of each parameter, in the order of `parameters()`."""
+        return [parameter.requires_grad for parameter in iterate_parameters(self.module)]
+
+    def set(self, flags: Sequence[bool]) -> bool:
+        """Set the flags; return whether there are as many."""
+        parameters = [*iterate_parameters(self.module)]
+        if len(parameters) != len(flags):
+            return False
+        for parameter, flag in zip(parameters, flags, strict=True):
+            parameter.requires_grad_(flag)
+        return True
+
+
+def index_groups(optimizers: Iterable[Any]) -> dict[GroupKey, Any]:
+    """Return the lists of parameter groups of optimizers, and each group."""
+    groups_by_key: dict[GroupKey, Any] = {}
+    for number, optimizer in enumerate(optimizers):
+        groups = list_attributes(optimizer, type(optimizer)).get("param_groups")
+        if type(groups) is list:
+            groups_by_key[number, None] = groups
+            groups_by_key.update({(number, index): group for index, group in enumerate(groups)})
+    return groups_by_key
+
+
+def find_group_link(value: Any, groups_by_key: Mapping[GroupKey, Any]) -> GroupLink | None:
+    """Return whose groups an object is; None for one that has not the form of any."""
+    group = value[0] if type(value) is list and value else value
+    if type(group) is not dict or type(group.get("params")) is not list or "lr" not in group:
+        return None
+    key = next((key for key, own in groups_by_key.items() if own is value), None)
+    return GroupLink(key, groups_by_key)
+
+
+def list_hooks(owner: Any) -> list[str]:  # an optimizer, or a module
+    """Return the names of the job's functions that an object calls, in alphabetical order."""
+    holders = iterate_modules(owner) if is_module(type(owner)) else [owner]
+    names = (
+        _find_job_name(hook)
+        for holder in holders
+        for attribute, hooks in list_attributes(holder, type(holder)).items()
+        if attribute.endswith("_hooks") and isinstance(hooks, dict)
+        for hook in list(hooks.values())
+    )
+    return sorted(filter(None, names))
+
+
+def _find_job_name(hook: Any) -> str | None:  # whatever was registered
+    """Return the name of a function of the job's; None for any other."""
+    if type(hook) is tuple and hook:  # torch 2.13: with what else it was registered with
+        hook = hook[0]
+    while type(hook) is partial:
+        hook = hook.func
+    function = hook.__func__ if type(hook) is MethodType else hook
+    if type(function) is not FunctionType or not is_job_file(function.__code__.co_filename):
+        return None
+    return function.__qualname__.rpartition("<locals>.")[2]
+
+
+def iterate_parameters(module: Any) -> Iterable[Any]:
+    """Yield the parameters of a module, each once, by what it stores."""
+    visited_ids = set[int]()
+    for part in iterate_modules(module):
+        for parameter in list_attributes(part, type(part)).get("_parameters", {}).values():
+            if parameter is not None and id(parameter) not in visited_ids:
+                visited_ids.add(id(parameter))
+                yield parameter
