@@ -88,20 +88,20 @@ _WORD = re.compile(r"(?P<name>[a-zA-Z]+|[@+.])(?P<number>\d*)(?P<rest>.*)")
 
 def told_in(line: str) -> History:
     """Return the history of a line."""
-    return _Telling().tell(line)
+    return Telling().tell(line)
 
 
 def plan_of(line: str, **expect: Any) -> Plan:
     """Return the plan whose ops are the faults of a line."""
-    telling = _Telling()
+    telling = Telling()
     telling.tell(line)
-    plan = Story(ranks=telling.ranks).plan(**expect)
-    job = plan.job.model_copy(update={"trial": 0 if telling.has_others else None})
-    return plan.model_copy(update={"ops": tuple(telling.ops), "job": job})
+    return telling.plan(**expect)
 
 
 @dataclass
-class _Telling(Scribe):
+class Telling(Scribe):
+    """The history of a line, word by word; `kinds_shown` adds words that few lines need."""
+
     #: The ops of the plan, one for each fault.
     ops: list[Op] = field(default_factory=list)
     #: Where each file of the job's own was last saved, by path and rank: attempt, epoch and step.
@@ -119,6 +119,12 @@ class _Telling(Scribe):
             tell: Callable[[str, int | None], None] = getattr(self, f"on_{name}")
             tell(found["rest"].removeprefix(":"), number)
         return History(self.entries)
+
+    def plan(self, **expect: Any) -> Plan:
+        """Return the plan whose ops are the faults told of so far."""
+        plan = Story(ranks=self.ranks).plan(**expect)
+        job = plan.job.model_copy(update={"trial": 0 if self.has_others else None})
+        return plan.model_copy(update={"ops": tuple(self.ops), "job": job})
 
     def on_ranks(self, of: str, number: int | None) -> None:
         self.ranks = number or self.ranks
