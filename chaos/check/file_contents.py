@@ -132,7 +132,21 @@ class FileContents:
     def find_pairs(self) -> Iterator[EntryPair]:
         """Yield the entries that surviving work wrote since the fault, with the baseline's."""
         for run_file, baseline_file in self._find_file_pairs():
-            yield from self._find_proven_pairs(run_file, baseline_file)
+            if not self._is_new_table(run_file, baseline_file):
+                yield from self._find_proven_pairs(run_file, baseline_file)
+
+    def _is_new_table(self, run_file: WrittenFile, baseline_file: WrittenFile) -> bool:
+        """Return whether an attempt keeps a table in a folder of its own, as a logger does."""
+        # A temporary folder has another name at each save, and says nothing of a new table.
+        earlier_folders = {
+            written_file.folder
+            for written_file in self._all_files
+            if written_file.file == run_file.file
+            and written_file.event.attempt < run_file.event.attempt
+        }
+        is_elsewhere = run_file.folder not in {*earlier_folders, baseline_file.folder}
+        is_temporary = _TEMPORARY.search(run_file.folder) is not None
+        return run_file.is_table and bool(earlier_folders) and is_elsewhere and not is_temporary
 
     def find_final_pairs(self) -> Iterator[EntryPair]:
         """Yield the entries of a file's last version, where its place is not the baseline's."""
