@@ -499,8 +499,10 @@ def _compare_epoch_metric(analysis: RunAnalysis, reference: RunTables) -> Iterat
             else None
         )
         run_values = _select_metric_values(run_commit, key)
-        if baseline_values is not None and run_commit.has_only_rank_0:
-            baseline_values = baseline_values[:1]
+        is_resized = run_commit.attempt in analysis.resized_attempts
+        if baseline_values is not None and (run_commit.has_only_rank_0 or is_resized):
+            shared_count = min(len(run_values), len(baseline_values))
+            run_values, baseline_values = run_values[:shared_count], baseline_values[:shared_count]
         if baseline_values is not None and run_values != baseline_values:
             facts = EpochMetricDiffers(
                 run_commit.epoch, key, tuple(run_values), tuple(baseline_values)

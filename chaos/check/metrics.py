@@ -48,7 +48,7 @@ def check_metrics(analysis: RunAnalysis) -> CheckResult:
         return not_applicable(
             METRICS, "the job ended with the expected error before its first report"
         )
-    run_counters = _collect_integers(analysis.run.lineage.commits)
+    run_counters = _collect_run_counters(analysis, expected_counters)
     names = sorted({name for _, name in expected_counters})
     return conclude(
         METRICS,
@@ -58,6 +58,27 @@ def check_metrics(analysis: RunAnalysis) -> CheckResult:
         f"{plural(len(analysis.restarts), 'restart')}",
         measures={"counters": ", ".join(names)},
     )
+
+
+def _collect_run_counters(analysis: RunAnalysis, expected_counters: _Series) -> _Series:
+    """Return the run's counters as far as they are comparable.
+
+    With another number of workers an epoch has another number of steps, so that of its counters
+    only one of reports is.
+    """
+    commits = analysis.run.lineage.commits
+    resized_epochs = {c.epoch for c in commits if c.attempt in analysis.resized_attempts}
+    report_counters = {
+        key
+        for key, series in expected_counters.items()
+        if len({value - epoch for epoch, value in series.items()}) == 1
+    }
+    return {
+        key: {e: value for e, value in series.items() if e not in resized_epochs}
+        if key not in report_counters
+        else series
+        for key, series in _collect_integers(commits).items()
+    }
 
 
 def find_counters(analysis: RunAnalysis) -> frozenset[str]:
@@ -181,6 +202,10 @@ def check_selection(analysis: RunAnalysis) -> CheckResult:
         if _NAMES.search(name.name) and not matches_name(name.name, ignored_names)
     ]
     retention = _compare_retention(analysis, analysis.reference)
+    if not compared_values and retention is None and analysis.resized_attempts:
+        return not_applicable(
+            SELECTION, "with another number of workers the job chooses by other numbers"
+        )
     if not compared_values and retention is None:
         return not_applicable(
             SELECTION, "the job reports no best value and no patience, and keeps all"
@@ -199,9 +224,11 @@ def check_selection(analysis: RunAnalysis) -> CheckResult:
 
 
 def _pair_commits(analysis: RunAnalysis, reference: RunTables) -> Iterator[tuple[Commit, Commit]]:
+    # With another number of workers, all that a model is chosen by may be another number.
     baseline_commits = {commit.epoch: commit for commit in reference.lineage.commits}
     for commit in analysis.run.lineage.commits:
-        if commit.epoch in baseline_commits and not commit.has_only_rank_0:
+        is_comparable = not (commit.has_only_rank_0 or commit.attempt in analysis.resized_attempts)
+        if commit.epoch in baseline_commits and is_comparable:
             yield commit, baseline_commits[commit.epoch]
 
 
@@ -290,7 +317,8 @@ def _compare_retention(analysis: RunAnalysis, reference: RunTables) -> Anomaly |
     )
     # The choice is made by the reported values: once they part, other checkpoints are kept rightly.
     if (
-        run_retention is None
+        analysis.resized_attempts
+        or run_retention is None
         or baseline_retention is None
         or run_epochs != baseline_epochs
         or find_divergence_place(analysis) is not None
