@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.anomaly import build_anomaly
-from chaos.check.divergence import find_divergence_place
+from chaos.check.divergence import find_unequal_place
 from chaos.check.file_contents import EntryPair, WrittenFile, build_file_contents
 from chaos.check.files import find_outside_files, mask_path_numbers
 from chaos.check.kinds.artifacts import (
@@ -100,7 +100,7 @@ class _ArtifactComparison:
     @classmethod
     def compare_analysis(cls, analysis: RunAnalysis, reference: RunTables) -> "_ArtifactComparison":
         """Compare what was written up to where the run leaves its baseline."""
-        contents, divergence = build_file_contents(analysis), _find_divergence(analysis)
+        contents, divergence = build_file_contents(analysis), find_unequal_place(analysis)
         pairs = [
             pair
             for pair in contents.find_pairs()
@@ -185,22 +185,6 @@ def _judge_artifacts(comparison: _ArtifactComparison) -> CheckResult:
             "entries_compared": len(comparison.pairs),
             "entries_differing": len(comparison.differing_pairs),
         },
-    )
-
-
-def _find_divergence(analysis: RunAnalysis) -> SortablePlace | None:
-    """Return the place where the run first leaves its baseline, even by rounding alone."""
-    differing_losses: list[SortablePlace] = [
-        SortablePlace(step.epoch, step.step)
-        for group in analysis.aligned_steps
-        if not group.has_equal_losses
-        for step, baseline_step in group.pairs()
-        if baseline_step is None or step.losses != baseline_step.losses
-    ]
-    other_divergence = find_divergence_place(analysis)
-    return min(
-        [*differing_losses, *([other_divergence] if other_divergence is not None else [])],
-        default=None,
     )
 
 

@@ -18,6 +18,22 @@ def find_divergence_place(analysis: RunAnalysis) -> SortablePlace | None:
     return min(_find_differing_places(analysis), default=None)
 
 
+def find_unequal_place(analysis: RunAnalysis) -> SortablePlace | None:
+    """Return the place where the run first leaves its baseline, even by rounding alone."""
+    differing_losses: list[SortablePlace] = [
+        SortablePlace(step.epoch, step.step)
+        for group in analysis.aligned_steps
+        if not group.has_equal_losses
+        for step, baseline_step in group.pairs()
+        if baseline_step is None or step.losses != baseline_step.losses
+    ]
+    other_divergence = find_divergence_place(analysis)
+    return min(
+        [*differing_losses, *([other_divergence] if other_divergence is not None else [])],
+        default=None,
+    )
+
+
 def _find_differing_places(analysis: RunAnalysis) -> Iterator[SortablePlace]:
     differing_number = find_divergence(analysis)
     if differing_number is not None:
