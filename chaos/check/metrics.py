@@ -1,5 +1,6 @@
 """Checks of reported values: counters, and what chooses a model or stops training."""
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -8,7 +9,7 @@ from typing import TypeAlias
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.anomaly import build_anomaly
 from chaos.check.attempt import Commit
-from chaos.check.divergence import find_divergence_place
+from chaos.check.divergence import find_unequal_place
 from chaos.check.kinds.metrics import ChoiceStateLost, OtherCheckpointsKept, WrongCounter
 from chaos.check.result import builtin_check, conclude, inconclusive, not_applicable
 from chaos.check.storage import find_final_checkpoints
@@ -63,22 +64,27 @@ def check_metrics(analysis: RunAnalysis) -> CheckResult:
 def _collect_run_counters(analysis: RunAnalysis, expected_counters: _Series) -> _Series:
     """Return the run's counters as far as they are comparable.
 
-    With another number of workers an epoch has another number of steps, so that of its counters
-    only one of reports is.
+    After other steps than the baseline's only a counter of reports is.
     """
     commits = analysis.run.lineage.commits
-    resized_epochs = {c.epoch for c in commits if c.attempt in analysis.resized_attempts}
+    other_epochs = {c.epoch for c in commits if _follows_other_steps(analysis, c)}
     report_counters = {
         key
         for key, series in expected_counters.items()
         if len({value - epoch for epoch, value in series.items()}) == 1
     }
     return {
-        key: {e: value for e, value in series.items() if e not in resized_epochs}
+        key: {e: value for e, value in series.items() if e not in other_epochs}
         if key not in report_counters
         else series
         for key, series in _collect_integers(commits).items()
     }
+
+
+def _follows_other_steps(analysis: RunAnalysis, commit: Commit) -> bool:
+    """Return whether a report follows steps of other workers, or some that are made twice."""
+    repeat_start = min((steps.start_number for steps in analysis.repeated_steps), default=math.inf)
+    return commit.attempt in analysis.resized_attempts or commit.number >= repeat_start
 
 
 def find_counters(analysis: RunAnalysis) -> frozenset[str]:
@@ -202,9 +208,9 @@ def check_selection(analysis: RunAnalysis) -> CheckResult:
         if _NAMES.search(name.name) and not matches_name(name.name, ignored_names)
     ]
     retention = _compare_retention(analysis, analysis.reference)
-    if not compared_values and retention is None and analysis.resized_attempts:
+    if not compared_values and retention is None and _has_other_steps(analysis):
         return not_applicable(
-            SELECTION, "with another number of workers the job chooses by other numbers"
+            SELECTION, "after other steps than the baseline's the job chooses by other numbers"
         )
     if not compared_values and retention is None:
         return not_applicable(
@@ -224,12 +230,16 @@ def check_selection(analysis: RunAnalysis) -> CheckResult:
 
 
 def _pair_commits(analysis: RunAnalysis, reference: RunTables) -> Iterator[tuple[Commit, Commit]]:
-    # With another number of workers, all that a model is chosen by may be another number.
+    # After other steps, all that a model is chosen by may be another number.
     baseline_commits = {commit.epoch: commit for commit in reference.lineage.commits}
     for commit in analysis.run.lineage.commits:
-        is_comparable = not (commit.has_only_rank_0 or commit.attempt in analysis.resized_attempts)
+        is_comparable = not (commit.has_only_rank_0 or _follows_other_steps(analysis, commit))
         if commit.epoch in baseline_commits and is_comparable:
             yield commit, baseline_commits[commit.epoch]
+
+
+def _has_other_steps(analysis: RunAnalysis) -> bool:
+    return any(_follows_other_steps(analysis, c) for c in analysis.run.lineage.commits)
 
 
 def _collect_values(commit: Commit) -> _Report:
@@ -287,7 +297,7 @@ def _has_earlier_divergence(
     analysis: RunAnalysis, run_commit: Commit, baseline_commit: Commit
 ) -> bool:
     """Return whether a loss, inputs or another metric explains the difference."""
-    divergence = find_divergence_place(analysis)
+    divergence = find_unequal_place(analysis)
     if divergence is not None and divergence < (run_commit.epoch, float("inf")):
         return True
     run_values, baseline_values = _collect_values(run_commit), _collect_values(baseline_commit)
@@ -317,11 +327,11 @@ def _compare_retention(analysis: RunAnalysis, reference: RunTables) -> Anomaly |
     )
     # The choice is made by the reported values: once they part, other checkpoints are kept rightly.
     if (
-        analysis.resized_attempts
+        _has_other_steps(analysis)
         or run_retention is None
         or baseline_retention is None
         or run_epochs != baseline_epochs
-        or find_divergence_place(analysis) is not None
+        or find_unequal_place(analysis) is not None
     ):
         return None
     if analysis.unsaved_epochs or _saved_epochs(analysis.run) > _saved_epochs(reference):

@@ -9,6 +9,7 @@ is right, though it looks as if. A row may have
     verdict       on the right run, where it is no pass: what was not seen is in doubt
     expect        what the scenario expects
     job           what the plan says of the job
+    more          further right runs: of each what is not as in the row
     events        by name, what the word `event:NAME` says: an event as a journal has it; where
                   training is, if it does not say; of each of its `ranks`; written by its `source`
 
@@ -28,7 +29,7 @@ Further words, beside those of `shorthand`:
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -67,6 +68,12 @@ class Row:
     expect: dict[str, Any] = field(default_factory=dict)
     job: dict[str, Any] = field(default_factory=dict)
     events: dict[str, dict[str, Any]] = field(default_factory=dict)
+    more: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def right_rows(self) -> list["Row"]:
+        """The row for each of its right runs."""
+        return [self, *(replace(self, **fields) for fields in self.more)]
 
     def judge(self, side: Literal["wrong", "right"]) -> tuple[Verdict, Verdict]:
         """Return the verdict on a run, and what each check says of it by itself."""
