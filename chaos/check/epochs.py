@@ -174,7 +174,7 @@ def _find_wrong_starts(
         surplus = len(steps) - expected_count
         if surplus == 0 or (surplus < 0 and not _is_epoch_whole(restart, start, analysis)):
             continue
-        lost_count = restart.lost_steps_by_rank.get(rank, 0)
+        lost_count = restart.repeatable_steps_by_rank.get(rank, 0)
         is_repeat_allowed = analysis.plan.expect.sampling == "at_least_once"
         if is_repeat_allowed and 0 < surplus <= lost_count:
             continue

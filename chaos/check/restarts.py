@@ -63,6 +63,8 @@ class Restart:
     newest_commit: Commit | None
     #: the finished steps per rank that are recomputed
     lost_steps_by_rank: Mapping[int, int]
+    #: with those that were discarded before attempts that made no step
+    repeatable_steps_by_rank: Mapping[int, int]
     phases: RecoveryPhases
 
     @property
@@ -94,6 +96,7 @@ def build_restarts(
     restarts = []
     saved_commits: list[Commit] = []
     previous_attempt: Attempt | None = None
+    repeatable_steps: Counter[int] = Counter()
     for attempt in attempts:
         if attempt.index > 0:
             start_index = previous_attempt.index if previous_attempt else 0
@@ -110,6 +113,7 @@ def build_restarts(
                 if previous_attempt and previous_attempt.decisions
                 else None
             )
+            repeatable_steps.update(lineage.lost_steps.get(attempt.index, {}))
             restart = Restart(
                 attempt=attempt,
                 previous_attempt=previous_attempt,
@@ -117,11 +121,14 @@ def build_restarts(
                 decision=decision,
                 newest_commit=_find_newest_commit(saved_commits, attempt.group_started),
                 lost_steps_by_rank=lineage.lost_steps.get(attempt.index, {}),
+                repeatable_steps_by_rank=dict(repeatable_steps),
                 phases=_build_phases(
                     history, _find_harm_ns(causes, start_index, attempt.index), decision, attempt
                 ),
             )
             restarts.append(restart)
+            if attempt.steps:
+                repeatable_steps.clear()
         attempt_commits = (*attempt.early_commits, *attempt.commits)
         saved_commits.extend(commit for commit in attempt_commits if commit.checkpoint is not None)
         previous_attempt = attempt
@@ -151,7 +158,9 @@ def find_repeated_steps(restarts: Iterable[Restart], reference: Lineage) -> Iter
             surplus = len(steps) - (reference.count_steps(rank, start.epoch) - start.step)
             # More than were discarded would be samples that had survived: those are trained twice
             # for good.
-            if restart.attempt.steps and 0 < surplus <= restart.lost_steps_by_rank.get(rank, 0):
+            if restart.attempt.steps and 0 < surplus <= restart.repeatable_steps_by_rank.get(
+                rank, 0
+            ):
                 start_number = restart.attempt.steps[0].number
                 yield RepeatedSteps(restart.attempt.index, rank, start.epoch, surplus, start_number)
 
