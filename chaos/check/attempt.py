@@ -10,12 +10,14 @@ from chaos.check.steps import NO_STEPS, Steps, group_steps_by_attempt
 from chaos.model.event import (
     CheckpointRead,
     Committed,
+    DeadlinePassed,
     EpochEnded,
     FailureDecided,
     NoticeGiven,
     ReportBegun,
     Repositioned,
     ResumeEvidence,
+    RunEnded,
     WorkerGroupStarted,
     WorkerPlace,
     WorkerStarted,
@@ -218,9 +220,13 @@ def build_attempts(
                 row.mark_unsettled()
     # A report is early if it comes before its attempt's first step. In attempts after the last one
     # that trained, no step follows, and such reports may be those of the last epochs.
+    # Where the run was ended by us, steps might have followed.
     last_trained = max((index for index, row in rows.items() if row.steps), default=-1)
+    is_cut_short = history.count(DeadlinePassed) > 0 or any(
+        end.interrupted for _, end in history.select_events(RunEnded)
+    )
     for index, row in rows.items():
-        if row.early_commits and index > last_trained:
+        if row.early_commits and index > last_trained and not is_cut_short:
             row.count_early_commits(epoch_count)
     all_attempts = (row.build_attempt(index) for index, row in sorted(rows.items()))
     return tuple(
