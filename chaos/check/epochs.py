@@ -157,7 +157,11 @@ def _is_epoch_whole(restart: Restart, start: RankStart, analysis: RunAnalysis) -
     """Return whether the rank made all the steps of its first epoch that it was going to make."""
     is_last = restart is analysis.restarts[-1]
     is_finished = is_last and analysis.run.ending.is_finished
-    return is_finished or restart.attempt.has_finished_epoch(start.rank, start.epoch)
+    # By steps, all that the run has not made is laid into the last epoch that it has.
+    last_epoch = max(analysis.run.lineage.steps_by_epoch, default=-1)
+    is_open = analysis.is_step_aligned and start.epoch == last_epoch
+    is_ended = restart.attempt.has_finished_epoch(start.rank, start.epoch)
+    return is_finished or (is_ended and not is_open)
 
 
 def _find_wrong_starts(
