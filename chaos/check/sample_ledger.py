@@ -85,13 +85,8 @@ class SampleLedger:
         if not inputs.baseline_samples.issuperset(run_samples):
             return _leave_open(account, NOT_KNOWN)
         # Samples may come twice, but a sample that is missing is never forgiven.
-        allowed_repeats = (
-            self._count_allowed_repeats(epoch) if run_samples >= baseline_samples else 0
-        )
-        if (
-            run_samples == baseline_samples
-            or (run_samples - baseline_samples).total() <= allowed_repeats
-        ):
+        surplus_count = (run_samples - baseline_samples).total()
+        if run_samples >= baseline_samples and surplus_count <= self._count_allowed_repeats(epoch):
             return account
         return self._add_anomaly(account, run_samples, baseline_samples)
 
