@@ -120,3 +120,11 @@ def test_a_tensor_without_numbers_is_told_by_its_type_and_shape() -> None:
 
     assert encode_value(one) == encode_value(same) != encode_value(torch.empty(4, device="meta"))
     assert begin_norm(Encoding().tensors)() is None
+
+
+def test_the_storage_of_a_tensor_is_read_as_its_bytes() -> None:
+    one, same, other = torch.ones(3), torch.ones(3), torch.zeros(3)
+
+    assert encode_value(one.untyped_storage()) == encode_value(same.untyped_storage())
+    assert encode_value(one.untyped_storage()) != encode_value(other.untyped_storage())
+    assert encode_value(torch.ones(1 << 20).untyped_storage())  # at once: byte by byte it takes 2 s

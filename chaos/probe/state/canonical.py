@@ -236,12 +236,27 @@ def _unpack_object(value: Any) -> tuple[str, Any]:
         method = getattr(value, method_name, None)
         if callable(method) and not isinstance(value, type):
             return name, method()
+    storage = _find_storage(value)
+    if storage is not None:  # its `repr` has a line for each byte
+        return name, storage
     if hasattr(value, "dtype") and hasattr(value, "tobytes"):  # an array
         content = value.tolist() if value.dtype.hasobject else value.tobytes()
         return f"{value.dtype}{value.shape}", content
     if hasattr(value, "__qualname__"):
         return "named", f"{value.__module__}.{value.__qualname__}"
     return name, getattr(value, "__dict__", None) or _describe_object(value)
+
+
+def _find_storage(value: Any) -> Any:  # any object
+    """Return the bytes of a tensor's storage, as a tensor; None of any other object."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    if isinstance(value, torch.TypedStorage):
+        value = value._untyped_storage  # noqa: SLF001 (torch 2.13: `untyped()` warns)
+    if not isinstance(value, torch.UntypedStorage):
+        return None
+    return torch.empty(0, dtype=torch.uint8, device=value.device).set_(value)
 
 
 def _describe_object(value: Any) -> Any:

@@ -148,13 +148,21 @@ def _wrap_dump(original: Callable[..., Any], listener: FileListener) -> Callable
     return _limit_to_rank(original, dump)
 
 
+def _is_storage(value: Any) -> bool:  # whatever is saved
+    torch = sys.modules["torch"]
+    return isinstance(value, torch.TypedStorage | torch.UntypedStorage)
+
+
 def _wrap_save(original: Callable[..., Any], listener: FileListener) -> Callable[..., Any]:
     def save(*args: Any, **kwargs: Any) -> Any:
         target = _find_argument(args, kwargs, 1, "f")
         path = _find_path(target, at_start=True)
+        value = _find_argument(args, kwargs, 0, "obj")
+        if path is None and _is_storage(value):  # of a tensor that is pickled (torch 2.13)
+            return original(*args, **kwargs)
         if path is None:
             result = listener.call_unhooked(lambda: original(*args, **kwargs))
-            listener.record_stream(target, _find_argument(args, kwargs, 0, "obj"))
+            listener.record_stream(target, value)
             return result
         # Recorded before the first byte: of a save that is cut off there is no other sign. Within
         # it torch opens the file by itself, which is not to be recorded a second time.
@@ -169,7 +177,7 @@ def _wrap_save(original: Callable[..., Any], listener: FileListener) -> Callable
                         original, args, kwargs, path=path, act_halfway=act_halfway
                     )
                 )
-        listener.record_save(path, _find_argument(args, kwargs, 0, "obj"))
+        listener.record_save(path, value)
         return result
 
     return _limit_to_rank(original, save)
