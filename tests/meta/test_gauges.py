@@ -54,6 +54,7 @@ def test_what_has_fallen_is_recorded() -> None:
         "words in docs",
         "sentences above 30 words, %",
         "test files without a module of their name",
+        "asserts on wording",
     ],
 )
 def test_a_worse_file_is_noticed(gauge: str, worse: list[str]) -> None:
@@ -71,10 +72,15 @@ def worse(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     before = gauges.measure(root)
     (root / "chaos/check/of_no_test.py").write_text(PLANTED * 40, encoding="utf-8")
     (root / "docs/planted.md").write_text("word " * 5000 + ".\n\n" + LONG * 400, encoding="utf-8")
-    (root / "tests/check/test_zebra_of_none.py").touch()
+    (root / "tests/check/test_zebra_of_none.py").write_text(ASSERTS, encoding="utf-8")
     return list(gauges.find_worse(gauges.measure(root), before))
 
 
+ASSERTS = """\
+assert "a sentence of more than thirty letters" in text
+assert f"{name} is a sentence of more than thirty letters" == text
+assert "short, and " "joined to a sentence of thirty" not in text
+"""
 LONG = "word " * 31 + "end.\n\n"
 
 

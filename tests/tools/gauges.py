@@ -54,6 +54,7 @@ PARTICIPLES = frozenset(
     ]
 )  # fmt: skip
 LONG_SENTENCE = 30
+LONG_TEXT = 30
 Gauges: TypeAlias = Mapping[str, "float | Mapping[str, float]"]
 Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -161,6 +162,21 @@ def sentence_lengths(page: str) -> Iterator[int]:
                 yield words
 
 
+def is_assert_on_wording(node: ast.AST) -> bool:
+    """Return whether a node is an assert on wording: on a text of thirty characters, with a space.
+
+    A key, a path and a name of that length are no wording, and neither is what an assert says where
+    it fails.
+    """
+    return isinstance(node, ast.Assert) and any(
+        isinstance(part, ast.Constant)
+        and isinstance(part.value, str)
+        and len(part.value) >= LONG_TEXT
+        and " " in part.value
+        for part in ast.walk(node.test)
+    )
+
+
 def has_module(test: Path, modules: Mapping[str, str]) -> bool:
     """Return whether a test file is named after a module: `test_<module>[_<topic>].py`."""
     topic = test.stem.removeprefix("test_")
@@ -212,6 +228,11 @@ def measure(root: Path) -> Gauges:
     pages = [p.read_text(encoding="utf-8") for p in sorted((root / "docs").rglob("*.md"))]
     modules = {Path(path).stem: path for path in texts}
     tests = sorted((root / "tests").rglob("test_*.py"))
+    test_nodes = (
+        node
+        for path in sorted((root / "tests").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    )
     return {
         "odd names, %": by_package(trees, bound_names, is_odd),
         "odd function names, %": by_package(trees, function_names, is_odd_function),
@@ -239,6 +260,7 @@ def measure(root: Path) -> Gauges:
         "test files without a module of their name": sum(
             not has_module(test, modules) for test in tests
         ),
+        "asserts on wording": sum(map(is_assert_on_wording, test_nodes)),
     }
 
 
