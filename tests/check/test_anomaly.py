@@ -3,7 +3,6 @@
 import random
 import re
 import string
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +12,7 @@ from chaos.check.kinds.base import Facts
 from chaos.check.prose.registry import find_entry, list_entries
 from chaos.model.launcher import LauncherWords
 from chaos.model.verdict import Verdict
+from tests.check.prose_texts import list_facts_types
 from tests.check.shorthand import plan_of, told_in
 from tests.check.test_golden import ROWS
 
@@ -20,14 +20,7 @@ from tests.check.test_golden import ROWS
 SHOWN_ELSEWHERE: dict[str, str] = {}
 
 
-def facts_types(base: type[Facts] = Facts) -> Iterator[type[Facts]]:
-    for facts_type in base.__subclasses__():
-        if "kind" in vars(facts_type):  # else it is a base of several
-            yield facts_type
-        yield from facts_types(facts_type)
-
-
-@pytest.mark.parametrize("facts_type", list(facts_types()), ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("facts_type", list(list_facts_types()), ids=lambda cls: cls.__name__)
 def test_each_kind_is_described(facts_type: type[Facts]) -> None:
     entry = find_entry(facts_type.kind)
 
@@ -39,7 +32,7 @@ def test_each_kind_is_described(facts_type: type[Facts]) -> None:
 
 
 def test_a_kind_has_one_type_of_facts() -> None:
-    kinds = [facts_type.kind for facts_type in facts_types()]
+    kinds = [facts_type.kind for facts_type in list_facts_types()]
 
     assert sorted(kinds) == [entry.kind for entry in list_entries()]
 
