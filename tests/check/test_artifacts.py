@@ -12,8 +12,10 @@ from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History, JournalEntry
 from chaos.model.verdict import Verdict
+from tests.accepted import expect_text
 from tests.check.shorthand import plan_of, told_in
 from tests.check.tamper import changed, told, without
+from tests.findings import expect_finding, expect_in_headline
 
 EPOCH = "s s w:m.pt u r c"
 PLAIN = f"g {EPOCH} {EPOCH} {EPOCH} {EPOCH} L:c0,c1,c2,c3 ."
@@ -70,9 +72,16 @@ def test_an_entry_that_began_anew_is_named_with_its_file_and_its_place() -> None
 
     assert found.status == "fail"
     assert found.severity == "wrong result"
-    assert found.summary == (
-        "from epoch 2, step 2 on `ship` in m.pt differs (rank 0): 1 instead of 3; every loss and "
-        "metric before it is the baseline's"
+    expect_finding(
+        found,
+        "file-entry-differs",
+        file="m.pt",
+        entry="ship",
+        rank=0,
+        written_at=(2, 2),
+        value={"size": 1.0},
+        expected_value={"size": 3.0},
+        is_growing=False,
     )
 
 
@@ -87,9 +96,8 @@ def test_what_a_right_job_may_write_differently_is_a_note(kind: Kind) -> None:
     verdict = of(since_the_fault(lambda _: 9, kind=kind), STRUCK, due({"kind": kind}))
 
     assert result(verdict).status == "pass"
-    assert verdict.notes == (
-        "`ship` in m.pt differs from the baseline's after the fault, which a right job may do",
-    )
+    (note,) = verdict.notes
+    expect_text(note)
 
 
 @pytest.mark.parametrize("name", ["elapsed_s", "loop.wall_time", "samples_per_second"])
@@ -158,9 +166,16 @@ def test_the_last_version_of_a_file_that_keeps_the_best_is_the_baselines() -> No
     found = result(of(right, ANOTHER_BEST, right, right, plain=BEST))
 
     assert found.status == "fail"
-    assert (
-        "`ship` in best.pt was written last at epoch 1, step 1, in the baseline at epoch 0, step 1"
-        in found.summary
+    expect_finding(
+        found,
+        "file-written-elsewhere",
+        file="best.pt",
+        entry="ship",
+        rank=0,
+        written_at=(1, 1),
+        expected_value={"size": 1.0},
+        is_growing=False,
+        expected_at=(0, 1),
     )
 
 
@@ -212,7 +227,7 @@ def test_a_file_that_every_clean_run_leaves_must_be_left() -> None:
     found = result(judge(plan_of(STRUCK), holding(run, right), clean))
 
     assert found.status == "fail"
-    assert "m.pt was never written; the baseline's rank 0 leaves one at epoch 3" in found.summary
+    expect_finding(found, "file-never-written", file="m.pt", rank=0)
 
 
 @pytest.mark.parametrize(("sets_aside", "status"), [("m:m.pt>old.pt", "pass"), ("", "fail")])
@@ -282,7 +297,7 @@ def test_with_a_band_or_a_tolerance_files_need_not_be_equal() -> None:
         plan_of(line, loss_tolerance={"relative": 0.1}), run, holding(told_in(PLAIN), right)
     )
 
-    assert result(verdict).summary == "what the job saves need not be equal to the last bit"
+    expect_text(result(verdict).summary)
 
 
 def test_a_file_outside_storage_that_a_restart_went_on_from_is_a_note() -> None:
@@ -296,7 +311,7 @@ def test_a_file_outside_storage_that_a_restart_went_on_from_is_a_note() -> None:
     (note,) = judge(plan_of(line), history).notes
     none = judge(plan_of(line), told(within, called, before=ev.WorkerStarted)).notes
 
-    assert note.startswith("a restart went on from /s/.session/a/f_1, outside the run's storage")
+    expect_text(note)
     assert none == ()
 
 
@@ -312,7 +327,14 @@ def test_an_entry_whose_names_alone_differ_is_told_by_them() -> None:
     found = of(renamed, due=lambda saved: names("0.weight", saved))
 
     assert result(found).status == "fail"
-    assert "its names begin with `_orig_mod.0.weight` instead of `0.weight`" in found.headline
+    expect_in_headline(
+        found,
+        "file-entry-differs",
+        rank=0,
+        value={"first_name": "_orig_mod.0.weight"},
+        expected_value={"first_name": "0.weight"},
+        is_growing=False,
+    )
 
 
 def test_files_that_two_clean_runs_left_otherwise_are_named_with_their_entries() -> None:

@@ -8,6 +8,7 @@ from chaos.check.judge import judge
 from chaos.model.bounds import Tolerance
 from chaos.model.event import FileSaved
 from chaos.model.verdict import CheckResult
+from tests.accepted import expect_text
 from tests.check.shorthand import plan_of, told_in
 from tests.check.tamper import changed
 
@@ -23,10 +24,7 @@ def on(check: str, run: str, baseline: str = FED, **expect: Any) -> CheckResult:
 
 
 def test_a_step_for_each_that_was_thrown_away_may_be_trained_again() -> None:
-    assert on("cursor", AGAIN).summary == (
-        "1 step trained a second time after 1 restart, as `sampling: at_least_once` allows; "
-        "none was skipped"
-    )
+    expect_text(on("cursor", AGAIN).summary)
     assert on("samples", AGAIN).summary.endswith("each at least as often")
     assert on("cursor", AGAIN, sampling="exactly_once").status == "fail"
 
@@ -62,7 +60,7 @@ def test_without_the_inputs_nobody_knows_what_was_trained_again() -> None:
     found = on("cursor", "g s s r c s x g<c0 s s s r c .", "g s s r c s s r c .")
 
     assert found.status == "inconclusive"
-    assert "1 step trained a second time; of which samples they were is not known" in found.summary
+    expect_text(found.summary)
 
 
 def test_without_a_baseline_nothing_is_known_to_be_too_long() -> None:
@@ -78,7 +76,7 @@ def test_what_follows_a_step_that_was_made_twice_has_no_equal() -> None:
     found = on("trajectory", OTHER)
 
     assert found.status == "inconclusive"
-    assert "attempt 1 trained 1 of its steps a second time" in found.summary
+    expect_text(found.summary)
     assert on("trajectory", OTHER, sampling="exactly_once").status == "fail"
 
 

@@ -23,6 +23,7 @@ from chaos.model import event as ev
 from chaos.model.bounds import Tolerance
 from chaos.model.history import Baseline, History
 from chaos.model.verdict import CheckResult, Verdict
+from tests.accepted import expect_text
 from tests.check.clean_runs import DEFECTS, NOISES, found, rate
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
@@ -65,7 +66,7 @@ def test_a_job_that_does_not_repeat_itself_is_judged_by_its_band() -> None:
     found = verdict(noisy(STORY.history(), 99), clean(5), band="strict")
 
     assert found.status == "pass", found.headline
-    assert "within the band of 5 clean runs" in found.headline
+    assert "the band of 5 clean runs" in found.headline
 
 
 def test_no_one_in_many_struck_runs_is_blamed() -> None:
@@ -95,7 +96,7 @@ def test_where_clean_runs_differ_by_more_than_a_loss_nothing_is_said_of_percent(
     baseline = clean(5, part=0.9)
     right = trajectory(verdict(noisy(STORY.history(), 99, part=0.01), baseline, band="relaxed"))
 
-    assert "clean runs differ so much that losses cannot be compared" in right.summary
+    expect_text(right.summary)
     assert "would not be seen" not in right.summary
 
 
@@ -117,7 +118,7 @@ def test_the_summary_says_how_far_each_metric_could_be_off() -> None:
 
     told = dict(re.findall(r"`(\w+)` by ([\d.e-]+)", str(found.measures["hidden_of_metrics"])))
     assert float(told["accuracy"]) > 1e-3 > float(told["epoch"])
-    assert "would not be seen, nor one that moves `accuracy` by " in found.summary
+    expect_text(found.summary)
     assert "accuracy" not in str(trajectory(ignored).measures["hidden_of_metrics"])
 
 
@@ -125,7 +126,7 @@ def test_four_baselines_are_too_few_to_learn_from() -> None:
     found = trajectory(verdict(noisy(STORY.history(), 99), clean(4), band="standard"))
 
     assert found.status == "inconclusive"
-    assert found.summary == "a band takes 5 baselines, and there are 4"
+    expect_text(found.summary)
 
 
 def test_a_job_noisier_than_its_baselines_showed_is_not_known_to_be_right_or_wrong() -> None:

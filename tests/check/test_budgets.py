@@ -17,6 +17,7 @@ from tests.check.each import judge_each
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, rows, without
+from tests.findings import expect_finding
 
 PLAIN = "g s s r c s s r c ."
 THRICE = "g s s r c s x g<c0 s x g<c0 s x g<c0 s s r c ."
@@ -66,8 +67,14 @@ def test_a_retry_beyond_the_budget_is_told_with_its_decision() -> None:
 
     result = judged(history, THRICE)
 
-    assert result.summary == (
-        "3 failures charged, `max_failures` allows 2, and Ray tried again after attempt 2"
+    expect_finding(
+        result,
+        "retry-limit-exceeded",
+        attempt=2,
+        budget="failures",
+        charged_count=3,
+        setting="max_failures",
+        limit=2,
     )
     assert result.anomalies[0].events == (rows(history, ev.FailureDecided)[-1],)
 
@@ -91,9 +98,14 @@ def test_a_run_that_is_given_up_below_its_budget_is_found(allowed: int, status: 
 
     assert result.status == status
     words = {-1: "is without limit", 1: "allows 1"}.get(allowed, "")
-    assert ("Ray gave up after attempt 0: RuntimeError: connection closed" in result.summary) == (
-        status == "fail"
-    )
+    if status == "fail":
+        expect_finding(
+            result,
+            "gave-up-early",
+            attempt=0,
+            limit=None if allowed < 0 else allowed,
+            error="RuntimeError: connection closed by peer",
+        )
     assert words in result.summary
 
 
@@ -177,4 +189,4 @@ def test_a_command_that_ends_by_itself_has_no_budget_that_it_was_charged_to() ->
     found = next(result for result in results if result.check == "retry-budget")
 
     assert found.status == "fail"
-    assert "attempt 1 of the command ended though no fault hit it" in found.summary
+    expect_finding(found, "charge-without-fault", attempt=1)

@@ -9,6 +9,7 @@ from chaos.check.processes import check_bystanders
 from chaos.model.event import BystanderSeen, ExperimentEnded, FaultInvoked
 from chaos.model.history import History
 from chaos.model.verdict import CheckResult
+from tests.accepted import expect_text
 from tests.check.story import Story, Strike
 from tests.check.tamper import rows, told
 
@@ -40,7 +41,7 @@ def test_a_trial_that_ran_as_in_the_baseline_did_not_notice() -> None:
     result = judged(beside())
 
     assert (result.status, result.evidence) == ("pass", 8)
-    assert result.summary == "1 other trial undisturbed, with the losses of the baseline"
+    expect_text(result.summary)
 
 
 @pytest.mark.parametrize(
@@ -61,13 +62,14 @@ def test_a_trial_that_noticed_is_named_with_what_it_noticed(
     result = judged(beside(**fields))
 
     assert result.status == "fail"
-    assert "trial 1, which nothing was done to, " in result.anomalies[0].message
+    anomaly = result.anomalies[0]
+    assert (anomaly.facts["trial"], anomaly.severity) == (1, "wrong result")
     assert words in result.anomalies[0].message
 
 
 def test_what_was_not_seen_proves_nothing() -> None:
     assert judged().summary == "trial 1 was not seen"
-    assert judged(beside(), beside(2)).summary == "trial 2 was not seen in the baseline"
+    expect_text(judged(beside(), beside(2)).summary)
     assert judged(beside(), alone=(beside(attempts=2),)).status == "inconclusive"
     assert judged(beside(losses={}), alone=(beside(losses={}),)).status == "inconclusive"
     assert judged(beside(), baseline=History([])).status == "inconclusive"
@@ -75,10 +77,8 @@ def test_what_was_not_seen_proves_nothing() -> None:
 
 def test_ray_tunes_own_count_tells_a_trial_that_nobody_saw_from_one_that_never_was() -> None:
     nobody = judged(alone=(), made=3)
-    assert (nobody.status, nobody.summary) == (
-        "inconclusive",
-        "Ray Tune made 3 trials in the baseline, and 1 were seen",
-    )
+    assert nobody.status == "inconclusive"
+    expect_text(nobody.summary)
     assert judged(beside(), made=3).status == "inconclusive"
     assert "did not say" in judged(beside(), made=None).summary
     assert judged(alone=(), made=None).status == "inconclusive"
@@ -90,7 +90,8 @@ def test_a_trial_that_was_over_before_the_fault_struck_has_shown_nothing() -> No
 
     before, after = judged(beside(ended_ns=at - 1)), judged(beside(began_ns=at + 1))
 
-    assert before.summary == after.summary == "trial 1 was not under way when a fault was injected"
+    assert before.summary == after.summary
+    expect_text(before.summary)
     assert judged(beside(began_ns=at, ended_ns=at)).status == "pass"
 
 
@@ -100,7 +101,7 @@ def test_losses_that_may_differ_are_not_compared() -> None:
     result = judged(other, loss_tolerance={"relative": 0.1})
 
     assert result.status == "pass"
-    assert result.summary == "1 other trial undisturbed, losses not compared"
+    expect_text(result.summary)
     assert judged(beside(failures=1), loss_tolerance={"relative": 0.1}).status == "fail"
 
 
@@ -116,4 +117,4 @@ def test_in_the_baseline_each_trial_is_its_own_measure() -> None:
 
 def test_nothing_is_due_of_a_job_that_is_no_experiment_or_has_one_trial() -> None:
     assert (judged(trial=None).status, judged(trial=None).evidence) == ("pass", 0)
-    assert judged(alone=(), made=1).summary == "the experiment has no other trial"
+    expect_text(judged(alone=(), made=1).summary)

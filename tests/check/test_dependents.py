@@ -8,6 +8,7 @@ from chaos.model.history import History, JournalEntry
 from chaos.model.verdict import CheckResult
 from tests.check.story import Story, Strike
 from tests.check.tamper import result_on, rows, told
+from tests.findings import expect_finding
 
 KILLED = Story((Strike(2, 3, 1),))
 BEGAN = ev.DependentSeen(script="evaluate.sbatch", dependency_kind="afterok", began=True)
@@ -46,8 +47,13 @@ def test_a_dependent_that_begins_half_way_is_named_with_what_was_trained(epoch: 
     result = judged(after_commit(epoch))
 
     assert result.status == "fail"
-    assert result.anomalies[0].message == (
-        f"evaluate.sbatch (afterok) began when {epoch + 1} of 4 epochs had been trained"
+    expect_finding(
+        result,
+        "dependent-began-early",
+        script="evaluate.sbatch",
+        dependency="afterok",
+        epochs=epoch + 1,
+        baseline_epochs=4,
     )
 
 

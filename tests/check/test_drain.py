@@ -11,9 +11,11 @@ from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.plan import Op
 from chaos.model.verdict import CheckResult
+from tests.accepted import expect_text
 from tests.check.each import judge_each
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, later, result_on, rows, told, without
+from tests.findings import expect_finding
 
 # The node goes within the epoch; or one whole report after the notice.
 SOON = Story((Strike(1, 2, 1, kind="preempt_node"),))
@@ -55,7 +57,7 @@ def test_ranks_that_wait_for_each_other_until_the_deadline_are_found() -> None:
 
     result = drain(SOON, history)
 
-    assert "training stood still for the last 10.0 s before the deadline" in result.summary
+    expect_finding(result, "standstill-until-deadline", still_s=10.0)
     assert result.anomalies[0].events == (rows(history, ev.NoticeGiven)[0],)
 
 
@@ -178,7 +180,7 @@ def test_a_save_within_the_notice_is_what_was_expected() -> None:
 def test_a_notice_that_passes_without_a_save_is_found_where_one_is_expected() -> None:
     result = drain(LATER, unsaved(), jit_checkpoint=True)
 
-    assert "of notice passed, and nothing that was done after it was saved" in result.summary
+    expect_finding(result, "notice-unused", notice_s=0.0245)
     assert result.anomalies[0].events == (rows(unsaved(), ev.NoticeGiven)[0],)
     assert drain(LATER, unsaved()).status == "pass"
 
@@ -303,9 +305,7 @@ def by_platform(story: Story, *, heard: bool) -> History:
 
 
 def test_of_a_drain_that_was_not_announced_to_ray_nothing_is_asked() -> None:
-    assert drain(SOON, by_platform(SOON, heard=False)).summary == (
-        "no loss was announced to the cluster"
-    )
+    expect_text(drain(SOON, by_platform(SOON, heard=False)).summary)
     assert drain(SOON, by_platform(SOON, heard=True)).status == "pass"
 
 
@@ -315,8 +315,11 @@ def test_a_platforms_notice_is_a_preemption_where_ray_has_heard_of_it() -> None:
     assert result_on("retry-budget", SOON, heard).status == "pass"
     assert result_on("retry-budget", SOON, unheard).status == "pass"
     wrong = changed(unheard, ev.FailureDecided, charged="preemptions")
-    assert "max_preemption_failures instead of max_failures" in (
-        result_on("retry-budget", SOON, wrong).summary
+    expect_finding(
+        result_on("retry-budget", SOON, wrong),
+        "wrong-budget-charged",
+        setting="max_failures",
+        charged_setting="max_preemption_failures",
     )
 
 

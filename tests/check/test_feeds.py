@@ -4,11 +4,13 @@ from chaos.model import event as ev
 from chaos.model.bounds import Tolerance
 from chaos.model.history import History
 from chaos.model.verdict import Verdict
+from tests.accepted import expect_text
 from tests.check.each import judge_each
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, result_on, verdict_on, without
 from tests.check.watching import inputs
+from tests.findings import expect_finding, expect_in_headline
 
 KILLED = Story((Strike(2, 3, 1),))
 # Two reports an epoch of four steps: a checkpoint in the middle of each.
@@ -33,7 +35,14 @@ def test_an_epoch_in_the_order_of_another_is_named() -> None:
     verdict = verdict_on(KILLED, given(KILLED.history(), of=0, epoch=2))
 
     assert verdict.broken[0].check == "sample-order"
-    assert "epoch 2 was trained in the order of epoch 0" in verdict.headline
+    expect_in_headline(
+        verdict,
+        "other-epoch-order",
+        epoch=2,
+        source_epoch=0,
+        has_right_start=False,
+        severity="not reproducible",
+    )
     assert "counts epochs from the resume" in verdict.headline
     assert "(ranks 0 and 1)" in verdict.headline
     (resume,) = verdict.diagnosis
@@ -47,9 +56,8 @@ def test_an_order_that_came_twice_after_a_resume_in_the_right_one_is_told_from_i
     broken = verdict(run, baseline)
 
     assert broken.broken[0].check == "sample-order"
-    assert (
-        "epoch 2 was trained in the order of epoch 0: the resume began in the right order, and "
-        "the loader of later epochs did not count it (ranks 0 and 1)" in broken.headline
+    expect_in_headline(
+        broken, "other-epoch-order", epoch=2, ranks=(0, 1), source_epoch=0, has_right_start=True
     )
     assert "besides" not in broken.headline  # the epochs after it are of the same part
 
@@ -64,7 +72,14 @@ def test_the_rest_of_a_pass_in_another_order_is_named_where_the_next_pass_follow
     )
 
     assert broken.broken[0].check == "sample-order"
-    assert "steps 1 to 2 of epoch 4 were trained in the order of epoch 2" in broken.headline
+    expect_in_headline(
+        broken,
+        "other-epoch-order",
+        epoch=4,
+        source_epoch=2,
+        has_right_start=False,
+        steps={"first": 1, "last": 2},
+    )
 
 
 def test_a_smaller_batch_after_other_samples_is_told_behind_them() -> None:
@@ -73,7 +88,9 @@ def test_a_smaller_batch_after_other_samples_is_told_behind_them() -> None:
     broken = verdict(f"{before} x g<c0 s:ab/kl s:m/op r c .", f"{before} s:ij/kl s:mn/op r c .")
 
     assert [result.check for result in broken.broken][:2] == ["samples", "batch"]
-    assert "of 8 samples, 3 were never trained, and 2 once too often" in broken.headline
+    expect_in_headline(
+        broken, "epoch-samples-uneven", sample_count=8, missing_count=3, surplus_count=2
+    )
 
 
 def test_inputs_of_the_middle_of_two_epochs_are_no_epochs_order() -> None:
@@ -82,19 +99,14 @@ def test_inputs_of_the_middle_of_two_epochs_are_no_epochs_order() -> None:
     broken = verdict(f"{twice} s:c x g<c1 s:a s:b s:c s:d r c .", f"{twice} s:c s:d s:e s:f r c .")
 
     assert broken.broken[0].check == "sample-order"
-    assert (
-        "from step 1 of epoch 2 on, the inputs are those that the baseline has 2 steps before "
-        "that place" in broken.headline
-    )
+    expect_in_headline(broken, "inputs-shifted", epoch=2, step=1, offset=-2)
 
 
 def test_an_order_that_was_drawn_anew_is_told_with_its_first_step() -> None:
     verdict = verdict_on(KILLED, given(KILLED.history(), of=77, epoch=3))
 
     assert verdict.broken[0].check == "sample-order"
-    assert "epoch 3 was given the baseline's samples in another order, from step 1" in (
-        verdict.headline
-    )
+    expect_in_headline(verdict, "samples-reordered", epoch=3, step=1, severity="not reproducible")
 
 
 def test_an_order_that_the_baseline_never_had_is_other_inputs_in_the_diagnosis() -> None:
@@ -129,7 +141,9 @@ def test_a_batch_whose_losses_were_never_resolved_is_judged_by_its_samples() -> 
 
     result = result_on("batch", KILLED, history)
 
-    assert "step 4 of epoch 2 saw 3 samples in" in result.summary
+    expect_finding(
+        result, "batch-size-differs", place=(2, 4), samples={"run_total": 3, "baseline_total": 4}
+    )
 
 
 def test_inputs_that_nothing_seeds_are_not_compared() -> None:
@@ -165,9 +179,7 @@ def test_a_job_that_goes_back_to_the_head_of_an_epoch_trained_steps_again() -> N
     found = verdict("g s:a s:b r c s:c s:d r c s:d s:a r c s:b x g<c2 s:d s:a r c s:b s:c r c .")
 
     assert found.broken[0].check == "cursor"
-    assert "at epoch 3 it was given the inputs that the baseline has 2 steps before" in (
-        found.headline
-    )
+    expect_in_headline(found, "inputs-trained-again", epoch=3, steps=2)
 
 
 def test_a_finished_epoch_that_is_trained_again_is_a_step_back() -> None:
@@ -175,10 +187,7 @@ def test_a_finished_epoch_that_is_trained_again_is_a_step_back() -> None:
     found = verdict("g s:ab s:cd r c s:da s:bc r c s:bd x g<c1 s:da s:bc r c s:bd s:ac r c .", base)
 
     assert found.broken[0].check == "cursor"
-    assert (
-        "attempt 1 went back: at epoch 2 it was given the inputs that the baseline has 2 steps "
-        "before that place; they were trained again"
-    ) in found.headline
+    expect_in_headline(found, "inputs-trained-again", attempt=1, epoch=2, steps=2)
 
 
 def test_an_epoch_that_is_left_out_is_a_step_ahead() -> None:
@@ -194,7 +203,7 @@ def test_samples_of_another_epoch_are_no_order_of_ones_own() -> None:
     found = verdict("g s:ab s:cd r c s:ef x g<c0 s:ab s:cd r c s:ef s:gh r c .", base)
 
     assert found.broken[0].check == "sample-order"
-    assert "epoch 1 was given the samples of epoch 0 instead of its own" in found.headline
+    expect_in_headline(found, "other-epoch-samples", epoch=1, ranks=(0, 1), source_epoch=0)
     assert "order of" not in found.headline
 
 
@@ -206,9 +215,7 @@ def test_a_generator_that_began_anew_may_have_drawn_samples_of_another_epoch() -
     found = verdict(line, base)
 
     assert found.broken[0].check == "sample-order"
-    assert "the place in the data (or a generator that draws it: rng.torch) did not" in (
-        found.headline
-    )
+    expect_in_headline(found, "other-epoch-samples", generators=("rng.torch",))
     state = next(result for result in found.results if result.check == "state")
     assert state.measures["components_without_consequence"] is None
 
@@ -231,7 +238,9 @@ def test_samples_that_are_missing_and_repeated_are_counted() -> None:
     verdict = verdict_on(KILLED, history)
 
     assert verdict.broken[0].check == "samples"
-    assert "epoch 2: of 24 samples, 4 were never trained, and 4 once too often" in verdict.headline
+    expect_in_headline(
+        verdict, "epoch-samples-uneven", epoch=2, sample_count=24, missing_count=4, surplus_count=4
+    )
 
 
 def test_samples_that_were_trained_before_the_save_are_counted() -> None:
@@ -240,10 +249,7 @@ def test_samples_that_were_trained_before_the_save_are_counted() -> None:
     base = f"{half} s:qrst/uvwx s:yzAB/CDEF r c ."
     broken = verdict(f"{half} s:qrst/uvwx x g<c0 s:abcd/efgh s:ijkl/mnop r c .", base)
 
-    assert (
-        "16 of 16 samples since the restart had been trained before the save; in the baseline, "
-        "others followed" in broken.headline
-    )
+    expect_in_headline(broken, "other-epoch-samples", epoch=1, source_epoch=0, repeated_samples=16)
 
 
 def test_samples_drawn_with_replacement_are_not_due_once() -> None:
@@ -253,10 +259,7 @@ def test_samples_drawn_with_replacement_are_not_due_once() -> None:
     results = {result.check: result for result in verdict(run, base).results}
 
     assert results["samples"].status != "fail"
-    assert (
-        "from step 1 of epoch 1 on, other samples are drawn than in the baseline, where samples "
-        "repeat before all have come (ranks 0 and 1)" in results["sample-order"].summary
-    )
+    expect_finding(results["sample-order"], "other-samples-drawn", epoch=1, ranks=(0, 1), step=1)
 
 
 def test_where_no_epoch_was_finished_on_both_sides_samples_are_not_known_to_be_right() -> None:
@@ -288,9 +291,7 @@ def test_samples_that_the_baseline_never_saw_are_augmented_anew() -> None:
 
     samples = next(result for result in found.results if result.check == "samples")
     assert samples.status == "inconclusive"
-    assert samples.summary == (
-        "of attempt 1, epoch 1 is not judged: the baseline never saw some of its samples"
-    )
+    expect_text(samples.summary)
 
 
 def test_fewer_micro_batches_are_a_smaller_batch() -> None:
@@ -298,8 +299,12 @@ def test_fewer_micro_batches_are_a_smaller_batch() -> None:
     found = verdict("g s:ab*2 s:cd*2 r c s:ab*2 x g<c0 s:a s:cd*2 r c .", base)
 
     assert found.broken[0].check == "batch"
-    assert "step 1 of epoch 1 saw 2 samples in 2 micro-batches, in the baseline 4 samples in 4" in (
-        found.headline
+    expect_in_headline(
+        found,
+        "batch-size-differs",
+        place=(1, 1),
+        samples={"run_total": 2, "baseline_total": 4},
+        micro_batches={"run_total": 2, "baseline_total": 4},
     )
 
 
@@ -317,16 +322,17 @@ def test_losses_that_were_never_resolved_are_unknown_and_not_none() -> None:
     line = "g s:ab*2 s:cd*2 r c s:ab*2 x g<c0 s:a s:cd*2 r c ."
     one = without_losses(told_in(line), 1)
 
-    some = judge_each(plan_of(line), one, told_in(base)).broken[0].summary
-    none = judge_each(plan_of(line), without_losses(one, 0), told_in(base)).broken[0].summary
+    some = judge_each(plan_of(line), one, told_in(base)).broken[0]
+    none = judge_each(plan_of(line), without_losses(one, 0), told_in(base)).broken[0]
 
-    assert some == (
-        "step 1 of epoch 1 saw 2 samples in 1 micro-batch, in the baseline 4 samples in 2 "
-        "micro-batches; the micro-batches of rank 1 are not known and not counted"
+    samples = {"run_total": 2, "baseline_total": 4}
+    micro_batches: dict[str, object] = {"run_total": 1, "baseline_total": 2, "unknown_ranks": (1,)}
+    expect_finding(
+        some, "batch-size-differs", place=(1, 1), samples=samples, micro_batches=micro_batches
     )
-    assert none == (
-        "step 1 of epoch 1 saw 2 samples in an unknown number of micro-batches, in the baseline "
-        "4 samples in an unknown number of micro-batches"
+    micro_batches = {"rank_count": 0, "unknown_ranks": (0, 1)}
+    expect_finding(
+        none, "batch-size-differs", place=(1, 1), samples=samples, micro_batches=micro_batches
     )
 
 
@@ -351,11 +357,9 @@ def test_inputs_that_were_not_seen_after_the_resume_are_not_known_to_be_right() 
 
     verdict = verdict_on(KILLED, unseen)
 
-    assert {r.check: r.summary for r in verdict.undecided} == {
-        "batch": "how large the batches of attempt 1 were was not seen",
-        "sample-order": "nothing was seen of the inputs of attempt 1",
-        "samples": "of attempt 1, 2 epochs are not judged: not all of its inputs were seen",
-    }
+    for undecided in verdict.undecided:
+        expect_text(undecided.summary, undecided.check)
+    assert {r.check for r in verdict.undecided} == {"batch", "sample-order", "samples"}
 
 
 def test_an_epoch_whose_inputs_were_not_all_seen_is_not_counted() -> None:
@@ -365,7 +369,7 @@ def test_an_epoch_whose_inputs_were_not_all_seen_is_not_counted() -> None:
     )
 
     assert (samples.status, samples.evidence) == ("pass", 3)
-    assert samples.summary.endswith("epoch 2 is not judged: not all of its inputs were seen")
+    expect_text(samples.summary)
 
 
 def test_inputs_that_were_not_watched_are_not_due() -> None:
@@ -389,4 +393,4 @@ def test_where_the_baseline_lacks_inputs_of_every_epoch_as_well_no_samples_are_d
 
     samples = next(result for result in found.results if result.check == "samples")
     assert samples.status == "pass"
-    assert "not judged: not all of its inputs were seen" in samples.summary
+    expect_text(samples.summary)

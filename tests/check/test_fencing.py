@@ -9,6 +9,7 @@ from tests.check.each import judge_each
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import result_on, rows, told, without
+from tests.findings import expect_finding
 
 KILLED = Story((Strike(2, 3, 1),))
 SECOND_NS = 1_000_000_000
@@ -34,15 +35,15 @@ def test_a_worker_that_is_being_ended_has_a_second_for_what_it_has_in_hand(
 
 
 @pytest.mark.parametrize(
-    ("sign", "words"),
-    [(STEP, "a step of rank 1"), (COMMIT, "a commit"), (REPORT, "a report of rank 1")],
+    ("sign", "activity"),
+    [(STEP, ("step", 1)), (COMMIT, ("commit", None)), (REPORT, ("report", 1))],
 )
-def test_every_kind_of_late_work_is_named(sign: ev.AnyEvent, words: str) -> None:
+def test_every_kind_of_late_work_is_named(
+    sign: ev.AnyEvent, activity: tuple[str, int | None]
+) -> None:
     result = result_on("single-writer", KILLED, comes_back(3 * SECOND_NS, sign))
 
-    assert result.summary == (
-        f"attempt 0 was still at work 3.0 s after the next one was opened: {words}"
-    )
+    expect_finding(result, "attempt-still-working", attempt=0, late_s=3.0, last_activity=activity)
     assert len(result.anomalies[0].events) == 2
 
 
@@ -65,7 +66,7 @@ def test_it_is_the_very_next_attempt_that_must_be_alone() -> None:
 
     result = result_on("single-writer", story, History([*history, late]))
 
-    assert "attempt 0 was still at work 2.0 s after" in result.summary
+    expect_finding(result, "attempt-still-working", attempt=0, late_s=2.0)
     assert result.anomalies[0].events == (began, len(history))
 
 
@@ -109,9 +110,7 @@ def test_two_processes_for_one_rank_of_an_attempt_are_named() -> None:
 
     result = result_on("single-writer", KILLED, comes_back(0, twin))
 
-    assert result.summary == (
-        f"two processes were rank 0 of attempt 1: pids {first.pid} and {twin.pid}"
-    )
+    expect_finding(result, "duplicate-rank", rank=0, attempt=1, pid=first.pid, other_pid=twin.pid)
 
 
 def test_two_processes_for_one_rank_are_named_where_nothing_restarted() -> None:
@@ -125,5 +124,5 @@ def test_two_processes_for_one_rank_are_named_where_nothing_restarted() -> None:
     trained = result_on("single-writer", Story(), told(history, twins[0], step))
     gave_way = result_on("single-writer", Story(), told(history, twins[0]))
 
-    assert trained.summary == "two processes were rank 0 of attempt 0: pids 1000 and 1009"
+    expect_finding(trained, "duplicate-rank", rank=0, attempt=0, pid=1000, other_pid=1009)
     assert gave_way.status == "pass"

@@ -17,6 +17,7 @@ from tests.check.each import judge_each
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, result_on, rows, told, verdict_on, without
+from tests.findings import expect_finding, expect_in_headline
 
 OWN = Story((Strike(2, 3, 1),), files=True)
 KEPT = Story((Strike(2, 3, 1),), keep=1)
@@ -58,9 +59,12 @@ def test_the_newest_by_name_is_not_the_newest() -> None:
     found = verdict("g s w:f_1 s r c- s w:f_2 s r c- s w:f_10 s r c- s x g l:f_2 s s r c- .")
 
     assert found.broken[0].check == "resume-point"
-    assert (
-        "rank 0 resumed from f_2, saved at epoch 1, step 1; f_10 of epoch 2, step 1 was there"
-        in found.broken[0].summary
+    expect_finding(
+        found.broken[0],
+        "older-save",
+        rank=0,
+        file={"path": "f_2", "written_at": (1, 1), "content_place": (1, 1)},
+        newest={"path": "f_10", "place": (2, 1)},
     )
 
 
@@ -89,9 +93,7 @@ def test_a_job_that_reads_none_of_its_files_started_from_scratch() -> None:
     found = verdict("g s w:f_1 s r c- s w:f_2 s r c- s x g s s r c- s s r c- .")
 
     assert found.broken[0].check == "resume-point"
-    assert "attempt 1 started from scratch, although f_2 of epoch 1, step 1 was there" in (
-        found.headline
-    )
+    expect_in_headline(found, "saves-ignored", attempt=1, newest={"path": "f_2", "place": (1, 1)})
 
 
 def with_parts(history: History, **parts: dict[str, float]) -> History:
@@ -137,7 +139,9 @@ def test_a_save_of_no_known_saver_is_known_by_the_model_in_it(
 
     found = judge_each(plan_of(line), run, clean)
 
-    assert ("started from scratch, although a of" in found.headline) is is_blamed
+    assert ("scratch, although a of" in found.headline) is is_blamed
+    if is_blamed:
+        expect_in_headline(found, "saves-ignored", newest={"path": "a"})
 
 
 @pytest.mark.parametrize(
@@ -155,7 +159,11 @@ def test_a_model_alone_is_no_checkpoint_where_it_is_kept_with_more(
         plan_of(line), with_parts(told_in(line), **parts), with_parts(told_in(clean), **parts)
     )
 
-    assert ("started from scratch, although export_1 of" in found.headline) is is_blamed
+    assert ("although export_1 of" in found.headline) is is_blamed
+    if is_blamed:
+        expect_in_headline(
+            found, "saves-ignored", attempt=1, newest={"path": "export_1"}, severity="work lost"
+        )
 
 
 @pytest.mark.parametrize("folder", ["", "sub/tmpijklmnop/"])
@@ -175,18 +183,21 @@ def test_a_save_that_was_set_aside_was_in_use_and_is_lost_by_beginning_anew() ->
 
     found = verdict(first + anew)
 
-    assert "attempt 1 started from scratch, although g of epoch 0, step 1 was there" in (
-        found.headline
-    )
+    expect_in_headline(found, "saves-ignored", attempt=1, newest={"path": "g", "place": (0, 1)})
 
 
 def test_a_file_is_named_as_it_was_renamed() -> None:
     run = "g s w:t_1 m:t_1>f_1 s r c- s w:t_2 m:t_2>f_2 s r c- s x g q:f_1,f_2 l:f_1 s s r c- ."
 
-    summary = result("resume-point", run).summary
+    found = result("resume-point", run)
 
-    assert "resumed from f_1, saved at epoch 0, step 1; f_2 of epoch 1, step 1 was there" in summary
-    assert "it cost 5 finished steps, and would have cost 2 from that save" in summary
+    expect_finding(
+        found,
+        "older-save",
+        file={"path": "f_1", "written_at": (0, 1)},
+        newest={"path": "f_2", "place": (1, 1)},
+        cost=(5, 2),
+    )
 
 
 @pytest.mark.parametrize("seen", ["q:f_1", "q:f_1,f_2-", "q:f_1,f_2~"])
@@ -204,7 +215,9 @@ def test_of_copies_the_newest_that_is_whole_is_the_newest_save() -> None:
     late = head.replace("s x", "k:f_2>g_2 s x") + " q:f_1,f_2,g_1,g_2 l:g_1 s s r c- ."
 
     assert early.status == "pass"
-    assert "g_2 of epoch 1, step 1 was there" in result("resume-point", late).summary
+    expect_finding(
+        result("resume-point", late), "older-save", newest={"path": "g_2", "place": (1, 1)}
+    )
 
 
 def test_a_copy_without_the_mark_that_it_is_whole_need_not_be_read() -> None:
@@ -218,9 +231,8 @@ def test_a_copy_without_the_mark_that_it_is_whole_need_not_be_read() -> None:
 def test_what_is_written_before_the_first_step_is_no_save() -> None:
     base = "g w:cache s s r c- s w:f_2 s r c- ."
 
-    assert (
-        result("resume-point", "g w:cache s s r c- x g q:cache s s r c- .", base).status == "pass"
-    )
+    cached = result("resume-point", "g w:cache s s r c- x g q:cache s s r c- .", base)
+    assert cached.status == "pass"
 
 
 def test_what_only_waits_to_be_copied_is_no_save() -> None:
@@ -331,8 +343,13 @@ def test_an_attempt_that_began_anew_says_what_became_of_the_saves(seen: str, wor
 def test_a_save_that_went_with_its_node_is_said_to_have_lain_there() -> None:
     run = "g s w:f_1 s r c- s n X g q:f_1- s s r c- s s r c- ."
 
-    assert "f_1 of epoch 0, step 1 lay on the disk of the node that was lost" in (
-        result("resume-point", run, "g s w:f_1 s r c- s s r c- .").summary
+    expect_finding(
+        result("resume-point", run, "g s w:f_1 s r c- s s r c- ."),
+        "saves-gone",
+        attempt=1,
+        newest={"path": "f_1", "place": (0, 1)},
+        loss="on a lost node's disk",
+        severity="work lost",
     )
 
 
@@ -345,11 +362,12 @@ def test_a_file_that_no_other_node_sees_is_named_where_places_differ() -> None:
         seen = ev.FilesSeen(attempt=1, rank=rank, files=(file,))
         history = told(history, seen)
 
-    summary = result_on("agreement", OWN, history).summary
+    found = result_on("agreement", OWN, history)
 
-    assert (
-        f"rank 1 runs on another node and does not see {read.path}, which lies on the disk of"
-        in (summary)
+    expect_finding(
+        found,
+        "different-places",
+        unreachable_file={"path": read.path, "rank": 1, "reading_rank": 0},
     )
 
 
@@ -363,10 +381,15 @@ def test_a_file_whose_writing_was_cut_off_is_named_with_its_path() -> None:
     found = verdict("g s w:f s r c- s s r c- s v:f x g l:f! g l:f! L")
 
     assert found.broken[0].check == "checkpoints"
-    assert (
-        "rank 0 could not read f, whose writing by rank 1 was cut off, and attempt 1 ended on it "
-        "(EOFError: ran out of input): write to a temporary name, then rename"
-    ) in found.broken[0].summary
+    expect_finding(
+        found.broken[0],
+        "file-cut-short",
+        rank=0,
+        attempt=1,
+        path="f",
+        error="EOFError: ran out of input",
+        writing_rank=1,
+    )
     assert len(found.broken[0].anomalies) == 1
 
 
@@ -381,9 +404,8 @@ def test_a_file_whose_writing_was_cut_off_is_named_with_its_path() -> None:
 def test_a_read_that_failed_is_found_after_others_that_are_no_matter(run: str) -> None:
     results = verdict(run).results
 
-    assert "could not read f, whose writing by rank 1 was cut off" in (
-        next(r.summary for r in results if r.check == "checkpoints")
-    )
+    checkpoints = next(r for r in results if r.check == "checkpoints")
+    expect_finding(checkpoints, "file-cut-short", path="f", writing_rank=1)
 
 
 def test_a_file_that_another_rank_wrote_too_is_torn_by_the_one_that_was_cut_off() -> None:
@@ -397,9 +419,8 @@ def test_a_file_that_another_rank_wrote_too_is_torn_by_the_one_that_was_cut_off(
 
     results = judge_each(plan_of(line), history, told_in(BASELINE)).results
 
-    assert "could not read f, whose writing by rank 0 was cut off" in (
-        next(r.summary for r in results if r.check == "checkpoints")
-    )
+    checkpoints = next(r for r in results if r.check == "checkpoints")
+    expect_finding(checkpoints, "file-cut-short", path="f", writing_rank=0)
 
 
 def test_a_file_is_there_when_its_writing_is_over() -> None:
@@ -421,7 +442,7 @@ def test_a_file_that_was_never_whole_is_no_place_to_go_on_from() -> None:
     found = verdict("g s s r c- s v:f x g l:f s s r c- .")
 
     assert found.broken[0].check == "committed-only"
-    assert "went on from f, whose writing by rank 1 was never finished" in found.headline
+    expect_in_headline(found, "unfinished-file-used", attempt=1, path="f", writing_rank=1)
 
 
 def test_a_failed_load_is_named_before_all_that_follows_from_it() -> None:
@@ -469,9 +490,9 @@ def test_a_checkpoint_that_is_gone_is_missed() -> None:
         story.history(), ev.StorageSeen, lambda e: e.op is None, checkpoints=lambda e: ()
     )
 
-    summary = result_on("checkpoints", story, history).summary
+    found = result_on("checkpoints", story, history)
 
-    assert "when the run was over it is gone; not one whole checkpoint was left" in summary
+    expect_finding(found, "checkpoint-gone", op=None, is_another_whole=False)
 
 
 def test_every_checkpoint_that_is_damaged_is_named_once() -> None:
@@ -540,9 +561,7 @@ def test_too_many_checkpoints_are_counted() -> None:
     called = next(event for _, event in KEPT.history().select_events(ev.FitCalled))
     history = told(history, called)
 
-    assert "4 checkpoints were left, 1 were to be kept" in (
-        result_on("retention", KEPT, history).summary
-    )
+    expect_finding(result_on("retention", KEPT, history), "too-many-checkpoints", count=4, limit=1)
 
 
 def test_nothing_is_removed_where_all_are_kept() -> None:
@@ -551,8 +570,8 @@ def test_nothing_is_removed_where_all_are_kept() -> None:
         KEPT.history(), ev.FitCalled, settings={**called.settings, "num_to_keep": None}
     )
 
-    assert (
-        "was removed, although all are to be kept" in result_on("retention", KEPT, history).summary
+    expect_finding(
+        result_on("retention", KEPT, history), "checkpoint-removed", checkpoint="checkpoint_1_2"
     )
 
 
@@ -568,8 +587,14 @@ def test_the_best_by_its_score_is_kept() -> None:
 
     results = judge_each(plan, history, story.baseline()).results
 
-    summary = next(r.summary for r in results if r.check == "retention")
-    assert "checkpoint_0_0 (epoch 0), the best by `epoch`, was not left" in summary
+    expect_finding(
+        next(r for r in results if r.check == "retention"),
+        "best-checkpoint-missing",
+        checkpoint="checkpoint_0_0",
+        epoch=0,
+        score="epoch",
+        parts=("epoch",),
+    )
 
 
 def test_a_result_that_storage_does_not_hold_is_no_result() -> None:
@@ -590,7 +615,5 @@ def test_other_checkpoints_kept_than_the_baselines_are_another_choice() -> None:
     history = changed(story.history(), ev.StorageSeen, lambda e: e.op is None, checkpoints=fewer)
 
     result = result_on("selection", story, history)
-    assert "the checkpoints of epochs [3] were kept, in the baseline those of [2, 3]" in (
-        result.summary
-    )
+    expect_finding(result, "other-checkpoints-kept", epochs=(3,), expected_epochs=(2, 3))
     assert result.anomalies[0].events == (last,)

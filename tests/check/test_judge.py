@@ -13,8 +13,10 @@ from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.plan import Op
 from chaos.model.trigger import AtStep
+from tests.accepted import expect_text
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, told, verdict_on, without
+from tests.findings import expect_in_headline
 
 KILLED = Story((Strike(2, 3, 1),))
 
@@ -63,10 +65,7 @@ def test_every_check_has_a_result_under_its_own_name() -> None:
 
 
 def test_a_job_that_came_out_the_same_is_told_in_one_sentence() -> None:
-    assert verdict_on(KILLED).headline == (
-        "Rank 1 was killed at epoch 2, step 3; the job resumed from checkpoint_0_1 (epoch 1) and "
-        "came out bitwise equal to its baseline: 4 epochs, 24 steps."
-    )
+    expect_text(verdict_on(KILLED).headline)
 
 
 @pytest.mark.parametrize(
@@ -95,19 +94,15 @@ def test_every_deed_has_its_words(strikes: tuple[Strike, ...], words: str) -> No
 def test_many_restarts_are_counted_and_the_last_one_told() -> None:
     story = Story((Strike(1, 1), Strike(2, 1)))
 
-    assert "; the job restarted 2 times, the last time from checkpoint_1_1 (epoch 1), and" in (
-        verdict_on(story).headline
-    )
+    headline = verdict_on(story).headline
+    assert "; the job restarted 2 times" in headline
+    assert "from checkpoint_1_1 (epoch 1)" in headline
 
 
 def test_several_broken_promises_are_told_after_the_first() -> None:
     story = Story(KILLED.strikes, surplus=2, extra=1)
 
-    assert verdict_on(story).headline == (
-        "Rank 1 was killed at epoch 2, step 3; rank 0 repeated 2 steps of epoch 2 after the "
-        "restart: 8 instead of 6; it resumed at epoch 2, step 0: model and inputs are "
-        "those of that place (also broken: epochs)."
-    )
+    expect_text(verdict_on(story).headline)
 
 
 def test_a_headline_does_not_claim_what_was_not_shown() -> None:
@@ -127,7 +122,8 @@ def test_a_fault_that_never_landed_is_never_green() -> None:
     verdict = verdict_on(Story((Strike(9, 1),)))
 
     assert verdict.status == "inconclusive"
-    assert verdict.headline.startswith("It is unknown whether the job came out right: op 0")
+    assert verdict.headline.startswith("It is unknown whether")
+    assert ": op 0" in verdict.headline
 
 
 def test_a_check_that_fails_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +135,7 @@ def test_a_check_that_fails_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = verdict_on(KILLED)
 
     assert verdict.status == "inconclusive"
-    assert verdict.undecided[0].summary == "the check itself failed: ZeroDivisionError: by zero"
+    assert verdict.undecided[0].summary.endswith("ZeroDivisionError: by zero")
 
 
 @pytest.mark.parametrize(
@@ -183,14 +179,8 @@ def test_a_defect_is_not_the_expected_one_where_the_fault_did_not_happen() -> No
     verdict = verdict_on(GUILTY, history, verdict="fail", check="epochs")
 
     assert (verdict.status, verdict.as_expected) == ("inconclusive", False)
-    assert verdict.expectation == (
-        "expected fail, first named by epochs; got inconclusive, first named by epochs, "
-        "but faults-happened is inconclusive"
-    )
-    assert verdict.headline == (
-        "It is unknown whether the job came out right: whether op 0: kill_worker (SIGKILL) at "
-        "epoch 2, step 3, rank 1 did harm is unknown: who knows (broken all the same: epochs)."
-    )
+    expect_text(verdict.expectation, "expectation")
+    expect_text(verdict.headline, "headline")
 
 
 def test_what_breaks_though_no_fault_happened_is_no_finding() -> None:
@@ -218,7 +208,7 @@ def test_an_expected_doubt_is_that_of_the_named_check() -> None:
     other = verdict_on(KILLED, history, verdict="inconclusive", check="trajectory")
 
     assert named.as_expected
-    assert named.expectation == "inconclusive, told by faults-happened, as expected"
+    expect_text(named.expectation)
     assert not other.as_expected
 
 
@@ -249,7 +239,7 @@ def test_a_right_job_is_not_what_was_expected_of_a_guilty_one() -> None:
     verdict = verdict_on(KILLED, verdict="fail", check="cursor")
 
     assert not verdict.as_expected
-    assert verdict.expectation == "expected fail, first named by cursor; got pass"
+    expect_text(verdict.expectation)
 
 
 def test_an_empty_history_is_unknown() -> None:
@@ -270,10 +260,11 @@ def test_a_divergence_without_a_restart_is_not_called_a_resumption() -> None:
     verdict = judge(plan, history, story.baseline())
 
     assert verdict.broken[0].check == TRAJECTORY
-    assert "; the job finished, but from epoch 3, step 6 on its loss" in verdict.headline
+    assert "but from epoch 3, step 6 on" in verdict.headline
 
 
 def test_a_metric_and_a_leftover_are_both_reported() -> None:
     history = told(KILLED.history(), ev.Leftover(kind="actor", name="RayTrainWorker"))
 
-    assert verdict_on(KILLED, history).headline.endswith("outlived the run: RayTrainWorker.")
+    assert verdict_on(KILLED, history).headline.endswith("RayTrainWorker.")
+    expect_in_headline(verdict_on(KILLED, history), "actor-left")

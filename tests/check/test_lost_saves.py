@@ -10,6 +10,7 @@ from chaos.model.history import History
 from chaos.model.verdict import CheckResult
 from tests.check.shorthand import plan_of, told_in
 from tests.check.tamper import changed
+from tests.findings import expect_finding
 
 SHARDS = "w:a_{0}/__0.distcp w:a_{0}/.metadata"
 CLEAN = f"g s {SHARDS.format(1)} s r c- s {SHARDS.format(2)} s r c- s s r c- ."
@@ -34,30 +35,41 @@ def resume_point(line: str, clean: str = CLEAN, **shares: float | None) -> Check
 
 
 @pytest.mark.parametrize(
-    ("next_save", "found", "words"),
+    ("next_save", "found", "loss"),
     [
-        ("w:a_2/__0.distcp ", "q:a_2/__0.distcp", "before the next one was whole: remove it only"),
-        ("", "q", "and no other one was there"),
+        ("w:a_2/__0.distcp ", "q:a_2/__0.distcp", "removed before the next was whole"),
+        ("", "q", "removed"),
     ],
 )
 def test_a_sharded_save_that_is_removed_too_early_is_lost(
-    next_save: str, found: str, words: str
+    next_save: str, found: str, loss: str
 ) -> None:
     first = f"g s {SHARDS.format(1)} s r c- s s remove:a_1/.metadata {next_save}"
 
     result = resume_point(f"{first}x g {found} {ANEW}")
 
     assert result.status == "fail"
-    assert result.summary.startswith(
-        "attempt 1 started from scratch: a_1 of epoch 0, step 1 was removed at epoch 1, step 2, "
-        f"{words}"
+    expect_finding(
+        result,
+        "saves-gone",
+        attempt=1,
+        newest={"path": "a_1", "place": (0, 1)},
+        loss=loss,
+        removed_at=(1, 2),
+        severity="work lost",
     )
 
 
 def test_a_sharded_save_that_nobody_read_is_named_by_its_folder() -> None:
     line = f"g s {SHARDS.format(1)} s r c- s x g q:a_1/__0.distcp,a_1/.metadata {ANEW}"
 
-    assert "although a_1 of epoch 0, step 1 was there: no rank" in resume_point(line).summary
+    expect_finding(
+        resume_point(line),
+        "saves-ignored",
+        attempt=1,
+        newest={"path": "a_1", "place": (0, 1)},
+        severity="work lost",
+    )
 
 
 def test_shards_without_their_index_are_no_save() -> None:

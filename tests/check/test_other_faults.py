@@ -12,6 +12,7 @@ from chaos.model import event as ev
 from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtStep
+from tests.accepted import expect_text
 from tests.check.each import judge_each
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, told, without
@@ -45,7 +46,7 @@ def test_a_node_that_stood_still_for_a_moment_costs_nothing() -> None:
     verdict = judge_each(FROZEN, history, CLEAN.baseline())
 
     assert verdict.status == "pass", verdict.headline
-    assert verdict.headline.startswith("The node of rank 1 stood still for 1 s")
+    assert "rank 1 stood still for 1 s" in verdict.headline
 
 
 def test_a_node_that_ray_gave_up_is_a_failure() -> None:
@@ -81,7 +82,7 @@ def test_a_false_alarm_that_ray_believed_is_a_preemption() -> None:
     as_failure = changed(story.history(), ev.FailureDecided, charged="failures")
 
     assert verdict.status == "pass", verdict.headline
-    assert "given notice at epoch 1, step 2 and stayed" in verdict.headline
+    assert "at epoch 1, step 2 and stayed" in verdict.headline
     assert RunAnalysis(plan, story.history()).injections[0].hit_attempt == 0
     assert RunAnalysis(plan, as_failure).injections[0].hit_attempt is None
 
@@ -136,7 +137,7 @@ def test_a_defect_of_rays_own_is_news_once_it_is_gone() -> None:
     shown = judge_each(plan, guilty, STRUCK.baseline())
 
     assert (gone.as_expected, gone.is_news) == (True, True)
-    assert gone.expectation.endswith("(seen in Ray 2.60.0); it passes: fixed?")
+    expect_text(gone.expectation)
     assert (shown.as_expected, shown.is_news) == (True, False)
 
 
@@ -171,7 +172,7 @@ def test_a_defect_that_the_embedded_backend_does_not_show_is_no_news() -> None:
     verdict = judge_each(plan, STRUCK.history(), STRUCK.baseline())
 
     assert (verdict.as_expected, verdict.is_news) == (True, False)
-    assert verdict.expectation.endswith("it passes: only a cluster can show the defect")
+    expect_text(verdict.expectation)
 
 
 def test_a_defect_that_was_not_looked_for_is_no_news() -> None:

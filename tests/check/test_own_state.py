@@ -10,8 +10,10 @@ from chaos.model import event as ev
 from chaos.model.bounds import Tolerance
 from chaos.model.history import Baseline, History
 from chaos.model.verdict import CheckResult, Verdict
+from tests.accepted import expect_text
 from tests.check.parts import KILLED
 from tests.check.tamper import changed, restored_wrong
+from tests.findings import expect_finding
 
 MOMENTUM = "optimizer.momentum_buffer"
 SIZE = 12 / 7  # of the momentum after two epochs of six steps
@@ -74,8 +76,16 @@ def test_another_state_of_the_same_norm_is_found(allowance: dict[str, Any]) -> N
     result = state(loaded("swapped", at(1).size), **allowance)  # type: ignore[arg-type]
 
     assert result.status == "fail"
-    assert f"{MOMENTUM} is not what it was after the resume at epoch 2" in result.summary
-    assert "but not the same to the last bit" in result.summary
+    expect_finding(
+        result,
+        "part-changed",
+        part=MOMENTUM,
+        standing="different",
+        resumed_at=(2, 0),
+        expects_own_state=True,
+    )
+    value, expected_value = (result.anomalies[0].facts[n] for n in ("value", "expected_value"))
+    assert value == expected_value
 
 
 def test_the_state_of_another_moment_is_found_however_near_its_norm_is() -> None:
@@ -94,7 +104,13 @@ def test_a_norm_within_the_tolerance_and_too_far_for_rounding_is_found() -> None
     result = state(loaded("odd", OWN * 1.01), loss_tolerance=WIDE)
 
     assert result.status == "fail"
-    assert "norm 1.715 at the commit, norm 1.732 here" in result.summary
+    expect_finding(
+        result,
+        "part-changed",
+        value={"size": 1.732},
+        expected_value={"size": 1.715},
+        expects_own_state=True,
+    )
 
 
 @pytest.mark.parametrize("allowance", ALLOWANCES)
@@ -102,7 +118,7 @@ def test_what_may_have_been_rounded_in_its_file_is_in_doubt(allowance: dict[str,
     result = state(loaded("rounded", OWN * 1.001), **allowance)
 
     assert result.status == "inconclusive"
-    assert f"{MOMENTUM} came back near to what the run had saved" in result.summary
+    expect_text(result.summary)
 
 
 @pytest.mark.parametrize("allowance", ALLOWANCES)

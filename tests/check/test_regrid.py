@@ -17,6 +17,7 @@ from chaos.model.verdict import CheckResult, Verdict
 from tests.check.by_the_clock import by_the_clock
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed
+from tests.findings import expect_finding, expect_in_headline
 
 STORY = Story(strikes=(Strike(epoch=2, step=3),))  # two ranks, 4 epochs of 6 steps
 OTHERS = (1, 9, 2, 7, 5)
@@ -120,7 +121,13 @@ def test_what_did_not_come_back_is_named_at_a_place_where_the_baseline_never_rep
     verdict = judged(without_momentum(STORY.history()), by_the_clock(STORY, OTHERS))
 
     assert verdict.broken[0].check == "state"
-    assert "optimizer.momentum_buffer is not restored" in verdict.headline
+    expect_in_headline(
+        verdict,
+        "part-not-restored",
+        part="optimizer.momentum_buffer",
+        standing="not restored",
+        expects_own_state=False,
+    )
 
 
 def gone_on(story: Story, due: dict[tuple[int, int], ev.StepDone], by: int) -> History:
@@ -197,4 +204,4 @@ def test_another_number_of_steps_is_told_though_nothing_was_seen_of_inputs() -> 
     verdict = judged(changed(STORY.history(), ev.StepDone, inputs=None), blind)
 
     assert verdict.broken[0].check == "epochs"
-    assert "made 24 steps in all, the baseline 23" in verdict.broken[0].summary
+    expect_finding(verdict.broken[0], "step-total-differs", steps=24, baseline_steps=23)

@@ -5,6 +5,7 @@ from chaos.model import event as ev
 from tests.check.parts import KILLED, fresh, lost
 from tests.check.tamper import changed, restored_wrong, verdict_on
 from tests.check.watching import components, digest
+from tests.findings import expect_in_headline
 
 
 def of_rank_0(seen: ev.StateSeen) -> ev.Component:
@@ -18,8 +19,10 @@ def test_another_ranks_generator_is_named_with_its_owner() -> None:
     verdict = verdict_on(KILLED, lost("rng.torch", of_rank_0))
 
     assert verdict.broken[0].check == "rank-randomness"
-    assert "rank 1 went on with rng.torch of rank 0 at epoch 2" in verdict.headline
-    assert verdict.diagnosis[0].sentence.startswith("rank 1 went on with rng.torch of rank 0")
+    expect_in_headline(
+        verdict, "generator-copied", generator="rng.torch", ranks=(1,), owner_rank=0, epoch=2
+    )
+    assert "rng.torch of rank 0" in verdict.diagnosis[0].sentence
 
 
 def test_replicas_that_part_later_are_found() -> None:
@@ -35,8 +38,7 @@ def test_replicas_that_part_later_are_found() -> None:
     verdict = verdict_on(KILLED, entered)
 
     assert verdict.broken[0].check == "replicas"
-    assert "from the report of epoch 2 on, model is not the same on all ranks" in verdict.headline
-    assert "committed with it: the checkpoints of epochs 2 and 3" in verdict.headline
+    expect_in_headline(verdict, "unequal-replicas", part="model", epoch=2, checkpoint_epochs=(2, 3))
 
 
 def test_a_shard_is_no_replica() -> None:
@@ -54,4 +56,4 @@ def test_ranks_that_enter_with_different_models_do_not_agree() -> None:
     verdict = verdict_on(KILLED, lost("model", fresh("model"), rank=1))
 
     assert verdict.broken[0].check == "agreement"
-    assert "rank 1 entered attempt 1 with another model than rank 0" in verdict.headline
+    expect_in_headline(verdict, "different-models", attempt=1, rank=1, other_rank=0)

@@ -23,6 +23,7 @@ from chaos.model.places import START, TrainingPlace
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, result_on, told, without
 from tests.check.tamper import resumed_at as resumed_at_place
+from tests.findings import expect_finding
 
 NOTHING = InferredPlace()
 
@@ -229,9 +230,7 @@ def test_an_attempt_that_goes_on_behind_what_it_was_handed_is_named() -> None:
     assert result_on("resume-point", story, later).status == "pass"
     found = result_on("resume-point", story, back)
     assert found.status == "fail"
-    assert "whose files were saved at epoch 2, step 6, and resumed at epoch 2, step 0" in (
-        found.summary
-    )
+    expect_finding(found, "older-than-files", rank=0, saved_at=(2, 6), resumed_at=(2, 0))
 
 
 def _saved_for(

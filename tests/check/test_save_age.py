@@ -8,6 +8,7 @@ from chaos.model.history import History
 from chaos.model.verdict import CheckResult
 from tests.check.shorthand import plan_of, told_in
 from tests.check.tamper import changed
+from tests.findings import expect_finding
 
 # The model after epoch n is n + 1, and so is that in the n-th file, which may be written again.
 CLEAN = "g @model=0 s w:f_0 r c- @model=1 s w:f_1 r c- @model=2 s w:f_2{0} r c- @model=3 s r c- ."
@@ -42,9 +43,18 @@ def test_an_older_file_that_was_written_again_is_no_newer_save() -> None:
     result = resume_point(" w:f_0", "", FROM_FIRST)
 
     assert result.status == "fail"
-    assert result.summary.startswith(
-        "rank 0 resumed from f_0, written at epoch 2, step 1 with the model of epoch 0, step 1; "
-        "f_2 of epoch 2, step 1 was there; it cost 3 finished steps, and would have cost 1"
+    expect_finding(
+        result,
+        "older-save",
+        rank=0,
+        file={
+            "path": "f_0",
+            "written_at": (2, 1),
+            "content_place": (0, 1),
+            "earlier_resume": (1, 0),
+        },
+        newest={"path": "f_2", "place": (2, 1)},
+        cost={"steps": 3, "steps_from_newest": 1},
     )
 
 
@@ -61,8 +71,16 @@ def test_where_no_model_is_seen_in_a_file_the_state_shows_how_old_it_was() -> No
     result = resume_point("", " w:f_0", FROM_FIRST, models=False)
 
     assert result.status == "fail"
-    assert "resumed from f_0, saved at epoch 3, step 1, and trained on from epoch 1" in (
-        result.summary
+    expect_finding(
+        result,
+        "older-save",
+        rank=0,
+        file={
+            "path": "f_0",
+            "written_at": (3, 1),
+            "content_place": (3, 1),
+            "earlier_resume": (1, 0),
+        },
     )
 
 
@@ -71,7 +89,13 @@ def test_a_job_that_reads_every_file_resumed_from_the_one_whose_model_it_trains(
 
     result = resume_point("", "", every)
 
-    assert result.summary.startswith("rank 0 resumed from f_0, saved at epoch 0, step 1; f_2 of")
+    expect_finding(
+        result,
+        "older-save",
+        rank=0,
+        file={"path": "f_0", "written_at": (0, 1), "content_place": (0, 1)},
+        newest={"path": "f_2", "place": (2, 1)},
+    )
     assert resume_point("", "", FROM_LAST.replace("l:", "l:f_0 l:f_1 l:")).status == "pass"
 
 

@@ -10,6 +10,7 @@ from chaos.model.history import History
 from chaos.model.verdict import CheckResult
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, restored_wrong, result_on, verdict_on
+from tests.findings import expect_finding
 
 KILLED = Story((Strike(2, 3, 1),))
 BEST = Story(KILLED.strikes, best=True)
@@ -60,8 +61,15 @@ def test_patience_that_is_counted_anew_is_found_by_the_name_that_it_is_reported_
 
     assert selection(right, baseline).status == "pass"
     assert selection(right, baseline).evidence == 8 + 1  # and the checkpoints that are kept
-    assert f"`{name.replace('__', '.')}` is 0 at the report of epoch 2, 2 in the baseline" in (
-        selection(wrong, baseline).summary
+    metric = name.replace("__", ".")
+    expect_finding(
+        selection(wrong, baseline),
+        "choice-state-lost",
+        metric=metric,
+        epoch=2,
+        value=0,
+        expected_value=2,
+        parts=(metric,),
     )
 
 
@@ -76,7 +84,15 @@ def test_a_stop_that_does_not_come_is_found(name: str) -> None:
     baseline = reporting(KILLED.baseline(), **{name: stops})
     result = selection(reporting(KILLED.history(), **{name: forgets}), baseline)
 
-    assert f"`{name}` is False at the report of epoch 3, True in the baseline" in result.summary
+    expect_finding(
+        result,
+        "choice-state-lost",
+        metric=name,
+        epoch=3,
+        value=False,
+        expected_value=True,
+        parts=(name,),
+    )
     right = selection(reporting(KILLED.history(), **{name: stops}), baseline)
     assert right.status == "pass"
 
@@ -128,8 +144,12 @@ def forgotten() -> History:
 
 def test_a_best_value_that_is_forgotten_is_named() -> None:
     assert verdict_on(BEST).status == "pass"
-    assert "`best` is 0.0 at the report of epoch 2" in (
-        result_on("selection", BEST, forgotten()).summary
+    expect_finding(
+        result_on("selection", BEST, forgotten()),
+        "choice-state-lost",
+        metric="best",
+        epoch=2,
+        value=0.0,
     )
 
 
@@ -178,4 +198,4 @@ def test_a_job_that_saves_less_than_its_baseline_is_found_by_what_it_keeps() -> 
     result = selection(unsaved(KILLED.history()), KILLED.baseline())
 
     assert result.status == "fail"
-    assert "were kept, in the baseline those of" in result.summary
+    expect_finding(result, "other-checkpoints-kept", epochs=(0, 1, 3), expected_epochs=(0, 1, 2, 3))

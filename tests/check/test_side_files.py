@@ -10,6 +10,7 @@ from tests.check.each import judge_each
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, restored_wrong, result_on, rows, verdict_on, without
+from tests.findings import expect_finding, expect_in_headline
 
 OWN = Story((Strike(2, 3, 1),), files=True)
 RAYS = Story((Strike(2, 3, 1),))
@@ -82,9 +83,7 @@ def test_ranks_that_read_files_of_different_ages_do_not_agree(is_seen: bool) -> 
     found = verdict_on(OWN, history)
 
     assert found.broken[0].check == "agreement"
-    assert "the ranks of attempt 1 read files of different ages: rank 0 /own/rank0_1.pt" in (
-        found.headline
-    )
+    expect_in_headline(found, "different-ages", attempt=1, files={"0": {"path": "/own/rank0_1.pt"}})
 
 
 def test_a_file_that_was_the_same_at_several_saves_has_the_age_of_each() -> None:
@@ -150,8 +149,12 @@ def test_a_job_that_could_not_read_its_file_and_began_anew_is_found() -> None:
     (result, *_) = judge_each(plan_of(run), told_in(run), told_in(baseline)).broken
 
     assert result.check == "start-decision"
-    assert "could not read f (EOFError: ran out of input), and trained from scratch" in (
-        result.summary
+    expect_finding(
+        result,
+        "failed-load-ignored",
+        path="f",
+        error="EOFError: ran out of input",
+        severity="work lost",
     )
 
 

@@ -12,11 +12,13 @@ from chaos.model.history import History
 from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.places import TrainingPlace
 from chaos.model.verdict import CheckResult
+from tests.accepted import expect_text
 from tests.check.parts import KILLED, TWICE, fresh, lost, part
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, restored_wrong, result_on, shifted, verdict_on, without
 from tests.check.watching import digest
+from tests.findings import expect_finding, expect_in_headline
 
 
 @pytest.mark.parametrize("story", [KILLED, TWICE, Story((Strike(0, 2),)), Story(every=2)])
@@ -28,29 +30,37 @@ def test_a_part_that_is_missing_is_not_restored() -> None:
     verdict = verdict_on(KILLED, lost("optimizer.momentum_buffer"))
 
     assert verdict.broken[0].check == "state"
-    assert verdict.headline.startswith(
-        "Rank 1 was killed at epoch 2, step 3; ranks 0 and 1: optimizer.momentum_buffer is not "
-        "restored after the resume at epoch 2: norm 1.714 in the baseline, missing here; "
-        "it was not saved, or `optimizer.load_state_dict` was not called"
+    expect_in_headline(
+        verdict,
+        "part-not-restored",
+        part="optimizer.momentum_buffer",
+        ranks=(0, 1),
+        standing="not restored",
+        resumed_at=(2, 0),
+        value=None,
+        expected_value={"size": 1.714},
+        hint="optimizer",
     )
-    assert "; from epoch 2, step 2 on the loss differs: " in verdict.headline
+    assert verdict.headline.startswith("Rank 1 was killed at epoch 2,")
+    assert "; from epoch 2, step 2 on" in verdict.headline
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "hint"),
     [
-        ("model", "`model.load_state_dict` was not called, matched no name (`strict=False`"),
-        ("optimizer.lr", "the optimizer's settings were set anew after its state was loaded"),
-        ("schedule", "`scheduler.load_state_dict` was not called"),
-        ("ema", "the averaged weights, and how many they average, belong in the checkpoint"),
+        ("model", "model"),
+        ("optimizer.lr", "optimizer settings"),
+        ("schedule", "schedule"),
+        ("ema", "averaged model"),
     ],
 )
-def test_a_part_that_is_as_at_the_beginning_is_reset(name: str, words: str) -> None:
+def test_a_part_that_is_as_at_the_beginning_is_reset(name: str, hint: str) -> None:
     verdict = verdict_on(KILLED, lost(name, fresh(name)))
 
     assert verdict.broken[0].check == "state"
-    assert f"{name} is back at its first value after the resume at epoch 2" in verdict.headline
-    assert words in verdict.headline
+    expect_in_headline(
+        verdict, "part-not-restored", part=name, standing="reset", resumed_at=(2, 0), hint=hint
+    )
     assert part(verdict, name).standing == "reset"
 
 
@@ -58,7 +68,7 @@ def test_a_part_that_is_neither_is_different_and_its_rank_is_named() -> None:
     odd = ev.Component(name="ema", digest="odd", size=7.0)
     verdict = verdict_on(KILLED, lost("ema", odd, rank=1))
 
-    assert "; rank 1: ema is not what it was after the resume" in verdict.headline
+    expect_in_headline(verdict, "part-not-restored", part="ema", ranks=(1,), standing="different")
     assert part(verdict, "ema", 1).standing == "different"
     assert part(verdict, "ema", 0).standing == "restored"
 
@@ -87,10 +97,12 @@ def test_what_is_gone_comes_before_what_merely_differs() -> None:
     odd = ev.Component(name="model", digest="odd", size=7.0)
     history = restored_wrong(lost("optimizer.momentum_buffer"), "model", odd)
 
-    messages = [a.message for a in result_on("state", KILLED, history).anomalies]
+    first, second = result_on("state", KILLED, history).anomalies
 
-    assert "optimizer.momentum_buffer is not restored" in messages[0]
-    assert "model is not what it was" in messages[1]
+    expect_finding(
+        first, "part-not-restored", part="optimizer.momentum_buffer", standing="not restored"
+    )
+    expect_finding(second, "part-changed", part="model", standing="different")
 
 
 def test_a_learning_rate_follows_from_its_schedule() -> None:
@@ -100,8 +112,8 @@ def test_a_learning_rate_follows_from_its_schedule() -> None:
     (found,) = result_on("state", KILLED, history).anomalies
 
     assert "schedule is not what it was" in found.message
-    assert (
-        "; with it optimizer.lr; it was not saved, or `scheduler.load_state_dict`" in found.message
+    expect_finding(
+        found, "part-not-restored", expects_own_state=False, other_parts=("optimizer.lr",)
     )
     assert found.parts == ("schedule", "optimizer.lr")
 
@@ -110,7 +122,9 @@ def test_a_generator_that_numbers_depend_on_is_broken() -> None:
     verdict = verdict_on(KILLED, lost("rng.torch", fresh("rng.torch")))
 
     assert verdict.broken[0].check == "state"
-    assert "rng.torch is back at its first value" in verdict.headline
+    expect_in_headline(
+        verdict, "part-not-restored", part="rng.torch", standing="reset", expects_own_state=False
+    )
     assert part(verdict, "rng.torch").matters
 
 
@@ -120,9 +134,7 @@ def test_a_generator_that_nothing_depends_on_is_noted() -> None:
     result = result_on("state", KILLED, history)
 
     assert verdict.status == "pass"
-    assert result.summary.endswith(
-        "; rng.torch did not come back, and nothing was seen to depend on it"
-    )
+    expect_text(result.summary)
     assert result.measures["components_without_consequence"] == "rng.torch"
     assert not part(verdict, "rng.torch").matters
     assert verdict.diagnosis[0].sound
@@ -155,9 +167,11 @@ def test_a_generator_is_blamed_for_inputs_that_were_drawn_anew() -> None:
 def test_what_is_as_large_as_it_was_and_not_the_same_is_said_to_be_so() -> None:
     odd = ev.Component(name="model", digest="odd", size=1.12)
 
-    summary = result_on("state", KILLED, lost("model", odd)).summary
-
-    assert ": norm 1.12 here, but not the same to the last bit; " in summary
+    anomaly = expect_finding(
+        result_on("state", KILLED, lost("model", odd)), "part-changed", part="model"
+    )
+    sizes = [anomaly.facts[name]["size"] for name in ("value", "expected_value")]
+    assert sizes == [1.12, pytest.approx(1.12)]
 
 
 @pytest.mark.parametrize(
@@ -220,9 +234,13 @@ def test_what_is_gone_is_blamed_where_the_run_had_left_its_baseline_before() -> 
     history = restored_wrong(TWICE.history(), "model", fresh("model"))
     history = shifted(restored_wrong(history, "ema", None, since=2), 1)
 
-    messages = [a.message for a in result_on("state", TWICE, history).anomalies]
-
-    assert any("ema is not restored after the resume at epoch 3" in m for m in messages)
+    expect_finding(
+        result_on("state", TWICE, history),
+        "part-not-restored",
+        part="ema",
+        standing="not restored",
+        resumed_at=(3, 0),
+    )
 
 
 @pytest.mark.parametrize("name", ["model", "optimizer.momentum_buffer", "optimizer.lr", "schedule"])
@@ -271,7 +289,7 @@ def test_a_state_that_the_job_has_not_is_not_due() -> None:
     result = result_on("state", Story(KILLED.strikes, watch=False))
 
     assert (result.status, result.evidence) == ("pass", 0)
-    assert "the job has no state, or it was not watched" in result.summary
+    expect_text(result.summary)
 
 
 def test_a_state_that_only_the_run_lacks_is_unknown() -> None:
@@ -291,8 +309,8 @@ def test_a_job_that_leaves_its_checkpoint_alone_started_from_scratch() -> None:
     verdict = verdict_on(KILLED, history)
 
     assert verdict.broken[0].check == "resume-point"
-    assert "attempt 1 started from scratch: it was handed checkpoint_0_1, and no rank asked" in (
-        verdict.headline
+    expect_in_headline(
+        verdict, "checkpoint-unused", attempt=1, checkpoint="checkpoint_0_1", is_requested=False
     )
     assert part(verdict, "cursor").standing == "reset"
 

@@ -19,7 +19,7 @@ def test_steps_that_no_epoch_has_are_refused_with_those_that_it_has() -> None:
     check_stated_steps(plan.model_copy(update={"stated_steps": (steps,)}), baseline)
     with pytest.raises(JobError) as caught:
         check_stated_steps(plan.model_copy(update={"stated_steps": (steps + 1,)}), baseline)
-    assert str(caught.value) == (
-        f"/a/test.chaos.yaml:1: the scenario states {steps + 1} steps per epoch, and the job makes "
-        f"{steps}. Write `steps_per_epoch: {steps}`: places and lives are counted by it."
-    )
+    text = str(caught.value)
+    assert text.startswith("/a/test.chaos.yaml:1: ")
+    assert f"states {steps + 1} steps per epoch" in text
+    assert f"Write `steps_per_epoch: {steps}`" in text

@@ -16,6 +16,7 @@ from chaos.model.trigger import AtMoment
 from chaos.model.verdict import CheckResult
 from tests.check.shorthand import plan_of, told_in
 from tests.check.tamper import changed, told, without
+from tests.findings import expect_finding
 
 RUN = "g s u r c s u r c s x g<c1 s u r c L:c0,c1,c2 ."
 BASELINE = "g s u r c s u r c s u r c L:c0,c1,c2 ."
@@ -64,10 +65,10 @@ def test_one_that_is_gone_from_a_folder_of_the_jobs_own_is_missed() -> None:
 
     found = results(changed(run, ev.StorageSeen, checkpoints=without_the_last), baseline)
 
-    assert "own/c2 of epoch 2 was committed, and when the run was over it is gone" in (
-        found["checkpoints"].summary
+    expect_finding(
+        found["checkpoints"], "checkpoint-gone", checkpoint="own/c2", epoch=2, is_another_whole=True
     )
-    assert "own/c2 (epoch 2), the newest, was not left" in found["retention"].summary
+    expect_finding(found["retention"], "newest-checkpoint-missing", checkpoint="own/c2", epoch=2)
 
 
 def test_damage_that_is_there_at_the_end_is_a_result_though_an_earlier_look_saw_it_first() -> None:
@@ -78,7 +79,15 @@ def test_damage_that_is_there_at_the_end_is_a_result_though_an_earlier_look_saw_
     found = results(run, told_in(BASELINE))["checkpoints"]
 
     assert found.status == "fail", found.summary
-    assert "c0 of epoch 0 was committed, and at op 0 it has another 0.pt" in found.summary
+    expect_finding(
+        found,
+        "checkpoint-file-changed",
+        checkpoint="c0",
+        epoch=0,
+        op=0,
+        is_another_whole=True,
+        path="0.pt",
+    )
 
 
 def test_a_checkpoint_outside_the_runs_storage_is_unknown_and_neither_gone_nor_whole() -> None:
@@ -87,9 +96,7 @@ def test_a_checkpoint_outside_the_runs_storage_is_unknown_and_neither_gone_nor_w
     found = results(run, baseline)
 
     assert found["checkpoints"].status == "inconclusive"
-    assert "../own/c0 lies outside the run's storage, and was not looked at" in (
-        found["checkpoints"].summary
-    )
+    assert "../own/c0 lies outside the" in found["checkpoints"].summary
     assert found["retention"].status != "fail"
     assert found["ack"].status != "fail"
 
@@ -111,7 +118,7 @@ def test_a_commit_that_nobody_uploaded_and_storage_lacks_is_gone() -> None:
 
     result = next(r for r in found if r.check == "checkpoints")
     assert result.status == "fail"
-    assert "c1 of epoch 1 was committed, and when the run was over it is gone" in result.summary
+    expect_finding(result, "checkpoint-gone", checkpoint="c1", epoch=1, is_another_whole=True)
 
 
 def test_a_job_whose_uploads_nobody_can_see_is_unknown_in_its_clean_run_too() -> None:
@@ -129,8 +136,13 @@ def test_bytes_that_are_not_those_uploaded_are_a_damage() -> None:
 
     result = next(r for r in found if r.check == "checkpoints")
     assert result.status == "fail"
-    assert "c1 of epoch 1 was committed, and when the run was over it has another 0.pt" in (
-        result.summary
+    expect_finding(
+        result,
+        "checkpoint-file-changed",
+        checkpoint="c1",
+        epoch=1,
+        is_another_whole=True,
+        path="0.pt",
     )
 
 
@@ -193,11 +205,13 @@ def test_a_mixture_of_what_two_ranks_uploaded_is_told_by_ranks_file_and_line() -
     found = results(shared(told_in(RUN), stored="of both"), told_in(BASELINE))["checkpoints"]
 
     assert found.status == "fail"
-    assert (
-        "c2 of epoch 2 was committed, and when the run was over it held the states.pt of no rank: "
-        "ranks 0 and 1 each upload states.pt with other content, saved at train.py:46; let one "
-        "rank report the file, or give each rank's file a name of its own"
-    ) in found.summary
+    expect_finding(
+        found,
+        "rank-files-mixed",
+        checkpoint="c2",
+        epoch=2,
+        file={"path": "states.pt", "ranks": (0, 1), "source_location": "train.py:46"},
+    )
 
 
 def test_a_clean_run_with_such_a_mixture_is_no_end_of_the_audit_and_has_a_warning() -> None:
@@ -208,7 +222,8 @@ def test_a_clean_run_with_such_a_mixture_is_no_end_of_the_audit_and_has_a_warnin
     assert result.status == "pass"
     assert "2 checkpoints whole" in result.summary
     (warning,) = find_shared_file_warnings(RunTables(clean))
-    assert "ranks 0 and 1 each upload states.pt with other content, saved at train.py:46" in warning
+    assert "states.pt with other content" in warning
+    assert "saved at train.py:46" in warning
 
 
 def test_the_file_of_the_last_rank_is_whole_and_has_a_warning() -> None:
@@ -255,29 +270,33 @@ def sharded(history: History, *, last: ev.ShardedPart) -> History:
 
 
 @pytest.mark.parametrize(
-    ("last", "words"),
+    ("last", "kind", "facts"),
     [
         (
             msgspec.structs.replace(SHARDED, indexes=(), needs={}, keys=()),
-            "has no metadata beside __0_0.distcp, without which no attempt can read it",
+            "shard-metadata-missing",
+            {"path": "__0_0.distcp"},
         ),
         (
             msgspec.structs.replace(SHARDED, sizes={"__0_0.distcp": 40}),
-            "lacks __1_0.distcp, which its own metadata names",
+            "shard-missing",
+            {"path": "__1_0.distcp"},
         ),
         (
             msgspec.structs.replace(SHARDED, sizes={"__0_0.distcp": 40, "__1_0.distcp": 29}),
-            "has 29 bytes of __1_0.distcp, and 30 by its own metadata",
+            "shard-cut-short",
+            {"path": "__1_0.distcp", "size": 29, "needed_size": 30},
         ),
         (
             msgspec.structs.replace(SHARDED, keys=("model.w",)),
-            "lacks `optimizer.m`, which the baseline's holds",
+            "checkpoint-entry-missing",
+            {"entry": "optimizer.m", "other_count": 0},
         ),
     ],
     ids=["no index", "no file", "a short file", "an entry less"],
 )
 def test_a_sharded_checkpoint_that_was_committed_holds_what_it_says(
-    last: ev.ShardedPart, words: str
+    last: ev.ShardedPart, kind: str, facts: dict[str, Any]
 ) -> None:
     run = sharded(told_in(RUN), last=last)
     as_the_run = sharded(told_in(BASELINE), last=last)
@@ -285,7 +304,7 @@ def test_a_sharded_checkpoint_that_was_committed_holds_what_it_says(
     found = results(run, sharded(told_in(BASELINE), last=SHARDED))["checkpoints"]
 
     assert found.status == "fail"
-    assert f"c2 of epoch 2 was committed, and it {words}" in found.summary
+    expect_finding(found, kind, checkpoint="c2", epoch=2, **facts)
     assert results(run, as_the_run)["checkpoints"].status == "pass"
 
 

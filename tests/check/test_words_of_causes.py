@@ -7,6 +7,7 @@ import pytest
 
 from chaos.model import event as ev
 from chaos.model.history import History
+from tests.accepted import expect_text
 from tests.check.each import judge_each
 from tests.check.parts import KILLED, lost
 from tests.check.shorthand import plan_of, told_in
@@ -20,6 +21,7 @@ from tests.check.tamper import (
     told,
     verdict_on,
 )
+from tests.findings import expect_finding, expect_in_headline
 
 BASE = "g s w:f s r c- s s r c- ."
 
@@ -45,9 +47,11 @@ def test_a_charge_that_no_fault_explains_names_the_first_error_and_not_what_it_e
         attempt=1, decision="RETRY", charged="failures", error="a worker ended", errors=errors
     )
 
-    summary = result_on("retry-budget", KILLED, told(KILLED.history(), charge)).summary
+    result = result_on("retry-budget", KILLED, told(KILLED.history(), charge))
 
-    assert summary.endswith("though no fault hit it: KeyError: 'lr'")
+    expect_finding(
+        result, "charge-without-fault", attempt=1, setting="max_failures", error="KeyError: 'lr'"
+    )
 
 
 def test_a_file_that_torch_refuses_is_whole_and_gets_no_advice_on_writing() -> None:
@@ -57,7 +61,8 @@ def test_a_file_that_torch_refuses_is_whole_and_gets_no_advice_on_writing() -> N
 
     told_of = judged("g s w:f s r c- s s r c- s x g l:f! g l:f! L", error=refused)["checkpoints"]
 
-    assert "(UnpicklingError: Weights only load failed); the file is whole: save tensors" in told_of
+    assert "(UnpicklingError: Weights" in told_of
+    assert "; the file is whole: save" in told_of
     assert "rename" not in told_of
 
 
@@ -68,9 +73,9 @@ def test_a_file_that_was_renamed_into_its_place_is_known_by_both_names() -> None
 
     results = judge_each(plan_of(line), history, told_in(BASE)).results
 
-    summary = next(r.summary for r in results if r.check == "checkpoints")
-    assert "rank 0 could not read f, and attempt 1 ended on it" in summary
-    assert summary.endswith("; its writing was seen to end")
+    found = next(r for r in results if r.check == "checkpoints")
+    expect_finding(found, "file-unreadable", rank=0, attempt=1, path="f")
+    assert found.summary.endswith("; its writing was seen to end")
 
 
 def test_an_attempt_that_raises_after_its_load_is_named_by_the_file_and_the_error() -> None:
@@ -87,10 +92,7 @@ def test_an_attempt_that_raises_after_its_load_is_named_by_the_file_and_the_erro
 
     found = {r.check: r.summary for r in judge_each(plan, history, told_in(BASE)).broken}
 
-    assert found["checkpoints"] == (
-        "attempt 1 read f, and raised before its first step, without a fault: rank 1: "
-        "KeyError: 'lr'"
-    )
+    expect_text(found["checkpoints"])
 
 
 # -- the model, by three digests -------------------------------------------------------------------
@@ -169,7 +171,13 @@ def test_a_model_of_another_moment_is_named_with_its_moment() -> None:
 
     verdict = verdict_on(KILLED, with_files(lost("model", old), part))
 
-    assert "; the file holds it so: the model of epoch 0, step 6 was saved" in verdict.headline
+    expect_in_headline(
+        verdict,
+        "wrong-model-saved",
+        part="model",
+        expects_own_state=False,
+        evidence="the file holds it so: the model of epoch 0, step 6 was saved",
+    )
 
 
 # -- its structure ---------------------------------------------------------------------------------
@@ -245,7 +253,7 @@ def test_a_part_that_a_later_restart_shows_to_be_without_effect_is_a_note_in_all
     verdict = verdict_on(THRICE, scratch)
 
     assert verdict.status == "pass"
-    assert any("optimizer.momentum_buffer did not come back" in note for note in verdict.notes)
+    assert any(note.startswith("optimizer.momentum_buffer did") for note in verdict.notes)
 
 
 def test_it_is_a_finding_where_no_restart_shows_that() -> None:

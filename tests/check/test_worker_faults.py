@@ -22,6 +22,7 @@ from tests.check.each import judge_each
 from tests.check.shorthand import told_in
 from tests.check.story import Story
 from tests.check.tamper import changed, told
+from tests.findings import expect_finding
 
 AT = AtStep(epoch=1, step=1, rank=1)
 CLEAN = "g s s r c s s r c ."
@@ -115,7 +116,8 @@ def test_a_signal_is_the_cause_of_a_later_end_whatever_was_seen_in_time(error: s
 
     assert verdict.status == "pass", verdict.headline
     found = result("faults-happened", verdict).summary
-    assert found == f"it still runs after 15 s, and its attempt failed later: {error}"
+    assert found.startswith("it still runs after 15 s")
+    assert found.endswith(f"failed later: {error}")
     assert result("retry-budget", verdict).measures["charged_failures"] == 1
 
 
@@ -159,7 +161,7 @@ def test_an_attempt_that_was_to_be_struck_and_was_not_is_named() -> None:
 
     verdict = judge_each(plan_of("raise_in_worker", fault), history, told_in(CLEAN))
 
-    assert result("faults-happened", verdict).summary.endswith("was never injected into attempt 1")
+    assert "never injected into attempt 1" in result("faults-happened", verdict).summary
 
 
 def test_a_job_that_fails_at_one_place_until_the_limit_goes_in_circles() -> None:
@@ -169,7 +171,7 @@ def test_a_job_that_fails_at_one_place_until_the_limit_goes_in_circles() -> None
 
     found = result("progress", verdict)
     assert found.status == "fail"
-    assert "attempts 1 to 3 each failed and committed nothing" in found.summary
+    expect_finding(found, "repeated-failures", first_attempt=1, last_attempt=3)
     assert "in 4 attempts" in verdict.headline
 
 
