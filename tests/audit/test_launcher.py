@@ -93,7 +93,8 @@ def test_a_library_that_joins_the_group_by_itself_is_torchruns_unless_ray_is_the
 ) -> None:
     assert of(tmp_path, source) == LauncherEvidence(group=f"{tmp_path}/train.py:2")
     assert of(tmp_path, source + "import ray.train\n").launcher == "ray"
-    assert of(tmp_path, source + "from ray.train.torch import TorchTrainer\n").launcher == "ray"
+    torch_trainer = "from ray.train.torch import TorchTrainer\n"
+    assert of(tmp_path, source + torch_trainer).launcher == "ray"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_modules_are_found_on_the_path_of_the_script(
     written(tmp_path, {"train/run/train.py": script, **files})
     found = find_launcher_evidence(ModuleFile(Path("train/run/train.py")))
 
-    assert str(found) == f"{layout}/company/loops.py:1 imports Ray"
+    assert str(found).split() == [f"{layout}/company/loops.py:1", "imports", "Ray"]
     assert "company" not in sys.modules
 
 

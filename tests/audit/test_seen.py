@@ -9,6 +9,7 @@ from chaos.audit.budget import Budget, MinimumRuns, Pace, set_time_limit
 from chaos.audit.job_profile import find_evidence, is_counter
 from chaos.model import event as ev
 from chaos.model.history import History
+from tests.accepted import expect_text
 from tests.check.story import Story
 from tests.check.tamper import changed
 
@@ -82,7 +83,7 @@ def test_what_is_too_dear_is_said_with_the_command_that_is_not() -> None:
     [note] = minimum.describe_shortage(Budget(seconds=60), command)
 
     assert minimum.total_s == 100 + (8 + 15 / 2 * 0.5) * 60
-    assert "`chaos audit a.py --no-confirm --time-limit 170s -- --budget 9`" in note.text
+    expect_text(note.text)
     assert minimum.fits(Budget(seconds=170))
     assert not [*minimum.describe_shortage(Budget(seconds=170), command)]
 
@@ -96,7 +97,8 @@ def test_where_there_is_time_for_a_few_groups_they_are_asked_for(seconds: int, a
     said = " ".join(note.text for note in minimum.describe_shortage(budget, command, groups))
 
     words = "".join(f" --places '{group}'" for group in groups[:asked])
-    assert (f"`chaos audit a.py --time-limit {seconds}s{words} -- --n 9`" in said) == bool(asked)
+    limit = f"--time-limit {seconds}s{words} -- --n 9`"
+    assert (f"`chaos audit a.py {limit}" in said) == bool(asked)
     assert said.count("--places") == asked
     assert MinimumRuns(runs=asked, places=asked, spent_s=100, run_s=60, lanes=2).fits(budget)
 
@@ -109,12 +111,12 @@ def test_a_command_that_can_pass_has_no_number_of_runs_that_cannot() -> None:
     [enough] = minimum.describe_shortage(Budget(seconds=60, runs=15), command)
 
     assert "--max-runs 6 is fewer" in few.text
-    assert "`chaos audit a.py --time-limit 170s -- --max-runs 9`" in limit.text
-    assert "`chaos audit a.py --max-runs 6 --time-limit 170s -- --max-runs 9`" in enough.text
+    expect_text(limit.text, "limit text")
+    expect_text(enough.text, "enough text")
 
 
 def test_a_command_without_a_limit_is_given_one() -> None:
-    assert set_time_limit("chaos audit a.py", 90) == "chaos audit a.py --time-limit 90s"
+    expect_text(set_time_limit("chaos audit a.py", 90))
 
 
 def test_where_time_decides_no_number_of_places_is_foretold() -> None:
@@ -158,6 +160,6 @@ def test_what_an_answer_takes_is_foretold_where_it_is_within_the_limits() -> Non
 
     [said] = minimum.describe_cost(Budget(seconds=60))
 
-    assert said.text == "an answer needs 7 runs with faults at 15 places: some 145 s more"
+    expect_text(said.text)
     assert not [*minimum.describe_cost(Budget(runs=9))]
     assert not [*minimum.describe_cost(Budget(seconds=40))]

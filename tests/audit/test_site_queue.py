@@ -10,6 +10,7 @@ from chaos.audit.card import Card
 from chaos.audit.page import find_omissions
 from chaos.audit.site_category import INSIDE_LOAD
 from chaos.model.trigger import AtRecovery
+from tests.accepted import expect_text
 from tests.audit.backend import FakeBackend, audit_of
 
 LOADS_ALONE = SiteChoice(groups=(INSIDE_LOAD,))
@@ -49,7 +50,7 @@ def test_a_job_that_is_not_seen_to_load_has_no_such_place(tmp_path: Path) -> Non
     card = audit_of(tmp_path, FakeBackend(epochs=3, steps=2)).run()
 
     why = find_omissions(card)[INSIDE_LOAD]
-    assert why.startswith("not in this job: no run with a fault was seen to read a file")
+    expect_text(why)
 
 
 def test_a_load_that_no_other_strike_has_shown_is_not_struck(tmp_path: Path) -> None:

@@ -353,9 +353,8 @@ def test_under_torchrun_only_workers_are_killed_and_what_needs_ray_is_named() ->
         "after report, before commit",
         "just after commit",
     }
-    assert {row.why_none for group, row in rows.items() if needs_nodes(group)} == {
-        "the job has one node; --nodes 2 gives it two"
-    }
+    (reason,) = {row.why_none for group, row in rows.items() if needs_nodes(group)}
+    assert "--nodes 2" in str(reason)
     tried = {group for group, row in rows.items() if row.chosen}
     assert tried == set(rows) - {g for g, row in rows.items() if row.why_none}
     assert rows["inside a save"].places == 4

@@ -6,6 +6,7 @@ from chaos.job_failure import find_stall_error
 from chaos.model import event as ev
 from chaos.model.history import History, JournalEntry
 from chaos.report.outcome import FinishedRun
+from tests.accepted import expect_text
 from tests.report.conftest import run_of
 
 LIMIT_S = 600  # the limit of a run
@@ -30,7 +31,7 @@ def test_a_job_without_a_step_for_most_of_its_time_stood_still() -> None:
     error = find_stall_error(ended_at_its_limit(last_step_s=20), Path("run/logs"))
 
     assert error is not None
-    assert "580 s without a step, after epoch 3, step 10 of rank 1" in error.problem
+    expect_text(error.problem)
     assert "run/logs" in (error.hint or "")
 
 
