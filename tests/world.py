@@ -76,7 +76,7 @@ class FakeWorld:
         return self.workers
 
     def wait_for_failure(self, target: Target, *, within_s: float) -> Mapping[int, str] | None:
-        self.done.append(f"await the failure of attempt {target.attempt}")
+        self.done.append(f"await failure of attempt {target.attempt}")
         return self.errors
 
     def has_obeyed(self, order: Order, *, within_s: float) -> bool:

@@ -10,6 +10,7 @@ from chaos.cli import commands as cli
 from chaos.installation import REPOSITORY, TAG
 from chaos.plan.make import make_plan
 from chaos.scenario_file.load import load_scenario
+from tests.accepted import expect_text
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,8 +91,9 @@ def test_the_workflow_audits_the_script_with_its_arguments(
     assert code_of(monkeypatch, "my train.py", "--in", "own", "--", "--name", "a b") == 0
 
     written = (folder / ".github" / "workflows" / "chaos.yml").read_text()
-    assert "chaos audit 'my train.py' --time-limit" in written
-    assert "--output reports/audit.xml -- --name 'a b'\n" in written
+    assert "'my train.py' --time-limit" in written
+    assert "--output reports/audit.xml --" in written
+    assert "-- --name 'a b'\n" in written
     assert "chaos run own --output" in written
 
 
@@ -106,16 +108,16 @@ def test_a_module_is_named_as_one_in_scenario_and_workflow(
     file = folder / "scenarios" / "pkg_jobs_train_worker_killed.chaos.yaml"
     scenario = load_scenario(file)
     assert (scenario.job.module, scenario.job.script) == ("pkg.jobs.train", None)
-    assert scenario.scenario == "a worker of pkg.jobs.train is killed in its second epoch"
+    expect_text(scenario.scenario)
     written = (folder / ".github" / "workflows" / "chaos.yml").read_text()
-    assert "chaos audit -m pkg.jobs.train --time-limit" in written
+    assert "pkg.jobs.train --time-limit" in written
 
 
 def test_a_module_that_is_nowhere_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert code_of(monkeypatch, "-m", "my train.py") == 3
-    assert "chaos: -m my train.py: there is no such module. It is a" in capsys.readouterr().err
+    expect_text(capsys.readouterr().err)
     assert not (folder / "scenarios").exists()
 
 
@@ -127,7 +129,7 @@ def test_nothing_is_written_over(
     workflow.write_text("mine")
 
     assert code_of(monkeypatch, "my train.py") == 3
-    assert "it is there already. Move it away, or give --no-workflow." in capsys.readouterr().err
+    expect_text(capsys.readouterr().err)
     assert workflow.read_text() == "mine"
     assert not (folder / "scenarios").exists()
     assert code_of(monkeypatch, "my train.py", "--no-workflow") == 0
@@ -151,7 +153,7 @@ def test_a_script_that_torchrun_starts_gets_its_launcher_and_no_ray(
     told = " ".join(capsys.readouterr().out.split())
 
     assert (job.launcher, job.args) == ("torchrun", ("--lr=0.1", "--epochs", "4"))
-    assert f"pip install 'ray-train-chaos @ git+{REPOSITORY}@{TAG}'\n" in workflow
+    assert "pip install 'ray-train-chaos" in workflow
+    assert f"'ray-train-chaos @ git+{REPOSITORY}@{TAG}'\n" in workflow
     assert "[ray]" not in workflow
-    assert told.startswith("launcher: torchrun (ddp.py:2 joins a group of processes, and no need")
-    assert told.endswith("try chaos run scenarios/ddp_worker_killed.chaos.yaml")
+    expect_text(told)

@@ -9,6 +9,7 @@ from rich.console import Console
 from chaos.compare.comparison import ScenarioChange, compare_runs
 from chaos.compare.render import render_json, render_markdown, render_terminal
 from chaos.model.summary import RunSummary
+from tests.accepted import expect_text
 from tests.report.past import past_run
 
 
@@ -62,7 +63,8 @@ def test_with_too_few_repeats_for_any_p_how_many_it_takes_is_said(repeats: int) 
     assert change.lowest_p == pytest.approx((1, 1 / 3, 0.1)[repeats - 1])
     assert found.exit_code == 0
     text = render_markdown(found, before_path="a", after_path="b")
-    assert "5 on each side could show one in any of 3 measures of 1 scenario" in text
+    assert "5 on each side could show one" in text
+    assert "one in any of 3 measures of 1" in text
     assert "`chaos run --repeat 5`" in text
     assert json.loads(render_json(found, before_path="a", after_path="b"))["repeats_needed"] == 5
 
@@ -153,7 +155,7 @@ def test_what_fails_on_both_sides_is_named_and_can_be_allowed() -> None:
 
     found, allowed = compare_runs(side, side), compare_runs(side, side, allow_failing=True)
 
-    assert found.sentence == "no regression was shown, but 2 scenarios fail on both sides"
+    expect_text(found.sentence)
     assert (found.exit_code, allowed.exit_code) == (2, 0)
     assert allowed.sentence == found.sentence
     assert (
@@ -187,17 +189,17 @@ def test_a_new_scenario_that_fails_is_no_word_of_no_regression() -> None:
 
     assert [row.outcome for row in found.scenarios] == ["same", "new, fails"]
     assert found.exit_code == 2
-    assert found.sentence == "no regression was shown, but 1 new scenario fails"
+    expect_text(found.sentence, "found sentence")
     assert render_markdown(found, before_path="a", after_path="b").startswith("# ❔ ")
     assert worse.exit_code == 1
-    assert worse.sentence == "1 of 2 scenarios are worse, and 1 new scenario fails"
+    expect_text(worse.sentence, "worse sentence")
 
 
 def test_sides_without_a_scenario_in_common_are_not_compared() -> None:
     found = compare_runs([past_run("a")], [past_run("b")])
 
     assert found.exit_code == 2
-    assert found.sentence == "the two sides have no scenario in common"
+    expect_text(found.sentence)
     assert compare_runs([], []).exit_code == 2
 
 

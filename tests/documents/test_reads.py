@@ -14,10 +14,12 @@ def test_every_check_has_words_for_being_inconclusive(check: str) -> None:
 def test_words_are_followed_through_functions_names_and_what_they_are_given() -> None:
     found = reasons("replicas")
 
-    assert "there is no baseline to compare with" in found  # a property's, in another module
-    assert "nothing was seen of the job's state" in found  # with what the check gave
+    # a property's, in another module
+    assert any(text.startswith("there is no baseline") for text in found)
+    # with what the check gave
+    assert any("of the job's state" in text for text in found)
 
 
 def test_words_are_followed_through_doubts_that_a_generator_yields() -> None:
-    assert "the last line of the journal … is cut short" in reasons("watched")
-    assert "how rank … entered attempt … was not seen" in reasons("state")
+    assert any("journal … is cut short" in text for text in reasons("watched"))
+    assert any("how rank … entered attempt …" in text for text in reasons("state"))

@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from chaos.faults.corrupt_tensor import CorruptTensor
 from chaos.faults.order import Corrupt
+from tests.accepted import expect_text
 from tests.faults.conftest import Release
 from tests.world import RANK_1, FakeWorld
 
@@ -29,7 +30,7 @@ def test_a_tensor_that_was_never_there_was_not_corrupted(release: Release) -> No
     outcome = CorruptTensor(tensor="optimizer").inject(FakeWorld(obeys=False), RANK_1, release)
 
     assert outcome.status == "fail"
-    assert "no further step with such a tensor" in outcome.detail
+    expect_text(outcome.detail)
 
 
 def test_a_bit_goes_with_a_flipped_bit_alone() -> None:
@@ -40,7 +41,5 @@ def test_a_bit_goes_with_a_flipped_bit_alone() -> None:
 def test_its_words_name_what_was_changed_and_where() -> None:
     every = CorruptTensor(tensor="optimizer", ranks="all")
 
-    assert every.describe_injection(0, "at epoch 1, step 2") == (
-        "a number of the optimizer's state was changed on all ranks at epoch 1, step 2"
-    )
-    assert str(CorruptTensor(bit=30)) == "corrupt_tensor (weight, bit 30)"
+    expect_text(every.describe_injection(0, "at epoch 1, step 2"))
+    assert str(CorruptTensor(bit=30)).endswith("(weight, bit 30)")

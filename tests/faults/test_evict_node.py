@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from chaos.faults.evict_node import EvictNode
 from chaos.faults.world import Outcome
+from tests.accepted import expect_text
 from tests.faults.conftest import Strikes
 from tests.world import FakeWorld
 
@@ -17,7 +18,8 @@ S = 10**9
 def test_a_node_that_its_drain_ends_is_not_killed(inject: Strike, world: FakeWorld) -> None:
     outcome = inject(EvictNode(grace_s=9, drain_s=4))
 
-    assert outcome == Outcome("ok", "node node-b is dead, with rank 1 on it")
+    assert outcome == Outcome("ok", outcome.detail)
+    expect_text(outcome.detail)
     assert world.done == ["SIGTERM node-b, drains 4", f"release by {4 * S}"]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from chaos.faults.partition_node import PartitionNode
 from chaos.faults.world import Outcome, RefusedError
 from chaos.run.controller import inject_fault
+from tests.accepted import expect_text
 from tests.world import RANK_1, FakeWorld
 
 
@@ -13,7 +14,8 @@ def test_a_node_is_cut_off_until_it_does_not_answer(
 ) -> None:
     outcome = inject(PartitionNode(for_s=3))
 
-    assert outcome == Outcome("ok", "node node-b does not answer, with rank 1 on it")
+    assert outcome == Outcome("ok", outcome.detail)
+    expect_text(outcome.detail)
     assert world.done == ["cut off node-b for 3"]
 
 
@@ -35,7 +37,7 @@ def test_a_node_comes_back_by_itself(world: FakeWorld) -> None:
 def test_a_node_that_stays_away_is_told(world: FakeWorld) -> None:
     world.hardy = True
 
-    assert "does not answer after 18 s more" in PartitionNode(for_s=3).heal(world, RANK_1)
+    expect_text(PartitionNode(for_s=3).heal(world, RANK_1))
 
 
 class OneHost(FakeWorld):
@@ -48,7 +50,8 @@ class OneHost(FakeWorld):
 def test_where_nodes_share_one_host_it_surely_did_not_happen() -> None:
     outcome = inject_fault(PartitionNode(for_s=3), OneHost(), RANK_1, lambda *_, **__: None)
 
-    assert outcome == Outcome("fail", "refused: all nodes share one host")
+    assert outcome == Outcome("fail", outcome.detail)
+    expect_text(outcome.detail)
 
 
 def test_it_says_for_how_long() -> None:

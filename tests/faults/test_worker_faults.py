@@ -12,6 +12,7 @@ from chaos.faults.poison_step import PoisonStep
 from chaos.faults.raise_in_worker import RaiseInWorker
 from chaos.faults.slow_worker import SlowWorker
 from chaos.faults.world import HealableFault, RefusedError
+from tests.accepted import expect_text
 from tests.faults.conftest import Release
 from tests.world import RANK_1, FakeWorld
 
@@ -33,7 +34,7 @@ def test_a_worker_that_outlives_its_grace_is_killed(release: Release) -> None:
     outcome = TERM.inject(world, RANK_1, release)
 
     assert world.done == ["SIGTERM 71", "SIGKILL 71"]
-    assert "outlived SIGTERM by 5 s, and SIGKILL ended it" in outcome.detail
+    expect_text(outcome.detail)
 
 
 def test_a_worker_that_survives_both_was_not_harmed(release: Release) -> None:
@@ -46,7 +47,7 @@ def test_all_ranks_are_struck_before_any_is_waited_for(release: Release) -> None
     outcome = KillWorker(ranks="all").inject(world, RANK_1, release)
 
     assert world.done == ["SIGKILL 71", "SIGKILL 70"]
-    assert outcome.detail == "pid 71 of rank 1 is gone, pid 70 of rank 0 is gone"
+    expect_text(outcome.detail)
 
 
 def test_a_signal_to_the_tree_comes_to_what_the_worker_started(release: Release) -> None:
@@ -55,10 +56,8 @@ def test_a_signal_to_the_tree_comes_to_what_the_worker_started(release: Release)
     outcome = KillWorker(signal="TERM", to="tree").inject(world, RANK_1, release)
 
     assert world.done == ["SIGTERM 71", "SIGTERM 80", "SIGTERM 81"]
-    assert (outcome.status, outcome.detail) == (
-        "ok",
-        "pid 71 of rank 1 is gone; 2 below got it, too",
-    )
+    assert outcome.status == "ok"
+    expect_text(outcome.detail)
 
 
 def test_a_worker_that_started_no_process_has_no_tree_to_hit(release: Release) -> None:
@@ -98,7 +97,8 @@ def test_an_exception_counts_once_ray_names_it(release: Release) -> None:
     outcome = RaiseInWorker(message="m").inject(world, RANK_1, release)
 
     assert [order.message for order in release.orders if isinstance(order, Raise)] == ["m"]
-    assert (outcome.status, outcome.detail) == ("ok", "InjectedError of rank 1 was recorded")
+    assert outcome.status == "ok"
+    expect_text(outcome.detail)
 
 
 def test_an_exception_that_the_job_catches_did_not_land(release: Release) -> None:
@@ -129,7 +129,7 @@ def test_a_pause_is_healed_after_its_time() -> None:
 def test_a_pause_for_ever_is_healed_at_the_end_of_the_run() -> None:
     world = FakeWorld(over=True)
 
-    assert PauseWorker().heal(world, RANK_1) == "pid 71 goes on at the end of the run"
+    expect_text(PauseWorker().heal(world, RANK_1))
     assert world.done[-1] == "SIGCONT 71"
 
 
@@ -171,7 +171,7 @@ def test_a_poisoned_step_kills_or_raises(release: Release) -> None:
     world = FakeWorld(errors={1: "InjectedError: a poisoned step"})
 
     assert PoisonStep(by="raise").inject(world, RANK_1, release).status == "ok"
-    assert world.done == ["await the failure of attempt 0"]
+    assert world.done == ["await failure of attempt 0"]
     assert PoisonStep().inject(world, RANK_1, release).status == "ok"
     assert world.done[1:] == ["SIGKILL 71"]
 
@@ -203,10 +203,8 @@ def test_a_worker_that_holds_its_memory_is_killed(release: Release) -> None:
 
     assert [order.bytes for order in release.orders if isinstance(order, Exhaust)] == [2**21]
     assert world.done == ["SIGKILL 71"]
-    assert (outcome.status, outcome.detail) == (
-        "ok",
-        "pid 71 of rank 1 held 2 MiB more, and is gone",
-    )
+    assert outcome.status == "ok"
+    expect_text(outcome.detail)
 
 
 def test_the_memory_monitor_is_blamed_before_the_worker_ends(release: Release) -> None:

@@ -13,6 +13,7 @@ from chaos.guard.report import find_answer, load_judged_restarts
 from chaos.guard.restart import RestartJudge
 from chaos.guard.steps import name_salt
 from chaos.model.event import Component
+from tests.accepted import expect_text
 from tests.guard.test_judge import FRESH, entry, save, start, state
 
 SAVED = 8
@@ -97,9 +98,7 @@ def test_equal_losses_outvote_a_part_from_the_step_on_at_which_it_must_have_show
     assert again.answer == ("came back", [("notice", "latent")])
     assert again.restarted.take_late_mismatch() is None
     (finding,) = again.restart.findings
-    assert finding.text.endswith(
-        "the steps made again have the same losses: no consequence was seen"
-    )
+    expect_text(finding.text)
 
 
 @pytest.mark.parametrize("first", [1, 2, 3, 5])
@@ -109,7 +108,7 @@ def test_a_part_that_moves_a_loss_is_a_mismatch(tmp_path: Path, first: int) -> N
     assert again.answer == ("mismatch", [("mismatch", "state")])
     stop = again.restarted.take_late_mismatch()
     assert stop is not None
-    assert stop.startswith("optimizer (optimizer.momentum_buffer)")
+    expect_text(stop)
 
 
 @pytest.mark.parametrize("lost", [0, 2])
@@ -173,10 +172,7 @@ def test_a_restart_without_an_equal_step_is_unknown_and_says_so(tmp_path: Path) 
     again = Restarting(tmp_path, state(SAVED))
     again.make(steps(4, inputs="other"))
     assert again.answer == ("unknown", [("notice", "unknown")])
-    assert again.restart.findings[0].text == (
-        "of 4 steps made again, none had the same inputs: it was not seen that training went on "
-        "as before"
-    )
+    expect_text(again.restart.findings[0].text)
 
 
 def test_an_equal_step_shows_that_a_restart_came_back(tmp_path: Path) -> None:
@@ -228,9 +224,8 @@ def test_of_two_parts_the_older_one_is_called_old(tmp_path: Path, rank: int) -> 
     again = Restarting(tmp_path, state(SAVED, model="m4"), saves=saves, rank=rank)
     again.make(steps(6, differs_from=1))
     assert again.answer[0] == "mismatch"
-    assert [one.text for one in again.restart.findings] == [
-        "model: older, as at the save of step 4"
-    ]
+    (finding,) = again.restart.findings
+    expect_text(finding.text)
     assert again.restart.step == SAVED
 
 
@@ -238,9 +233,8 @@ def test_a_part_of_a_newer_save_is_called_newer(tmp_path: Path) -> None:
     later = save(12, is_live=False, tensors=())
     saves = [save(4), save(SAVED), later]
     again = Restarting(tmp_path, state(SAVED, schedule="s12"), saves=saves)
-    assert [one.text for one in again.restart.findings if one.group == "schedule"] == [
-        "schedule: newer, as at the save of step 12"
-    ]
+    (finding,) = (one for one in again.restart.findings if one.group == "schedule")
+    expect_text(finding.text)
 
 
 def with_peer(

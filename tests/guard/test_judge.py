@@ -21,6 +21,7 @@ from chaos.guard.records import GuardedStart, GuardFinding, RankSave
 from chaos.guard.watch import find_start_number
 from chaos.model.event import Component, Share
 from chaos.model.events.state import GROUPS
+from tests.accepted import expect_text
 
 FRESH = (
     Component(name="model", digest="m0", count=4, structure="net"),
@@ -108,11 +109,7 @@ def test_a_start_with_the_state_of_a_save_goes_on_from_it_and_nothing_is_wrong(
 
 def test_what_is_missing_reset_or_old_is_said_as_its_digest_shows() -> None:
     seen = entry(state(8, optimizer__momentum_buffer="", schedule="s0", optimizer__lr="o4"))
-    assert wrong(seen, save(8), [save(4)]) == [
-        "optimizer (optimizer.momentum_buffer): not restored, empty now; 4 entries at the save",
-        "optimizer settings (optimizer.lr): older, as at the save of step 4",
-        "schedule: reset, as at the first step of the training",
-    ]
+    expect_text("\n".join(wrong(seen, save(8), [save(4)])))
 
 
 def test_without_a_step_after_the_save_only_tensors_are_due() -> None:
@@ -148,9 +145,7 @@ def test_a_model_that_is_moved_before_each_step_may_be_another_one_by_its_roundi
 
     assert wrong(entry(sized("m8", 1.0)), known) == []
     assert (wrong(entry(sized("x", 1.0 + 1e-8)), known) == []) is is_near
-    assert wrong(entry(sized("x", 1.001)), known) == [
-        "model: other than at the save: 1 then, 1.001 now"
-    ]
+    expect_text("\n".join(wrong(entry(sized("x", 1.001)), known)))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +161,7 @@ def test_settings_may_follow_the_command_and_the_number_of_ranks(other: dict[str
 def test_a_schedule_that_moved_after_the_save_is_due_as_the_next_step_began() -> None:
     moved = save(8, entered=state(8, schedule="s9"))
     assert wrong(entry(state(8, schedule="s9")), moved) == []
-    assert wrong(entry(state(8)), moved) == ["schedule: other than at the save"]
+    expect_text("\n".join(wrong(entry(state(8)), moved)))
 
 
 def test_a_model_that_is_none_of_the_saves_is_known_by_the_file_that_was_read() -> None:
@@ -175,9 +170,7 @@ def test_a_model_that_is_none_of_the_saves_is_known_by_the_file_that_was_read() 
     origin = find_origin(seen, saves)
     assert origin is not None
     assert (origin.save.step, origin.is_by_state) == (4, False)
-    assert (
-        wrong(seen, origin.save, saves)[0] == "model: reset, as at the first step of the training"
-    )
+    expect_text(wrong(seen, origin.save, saves)[0])
 
 
 def test_a_save_of_another_state_than_was_trained_is_no_measure() -> None:
@@ -204,7 +197,7 @@ def test_buffers_may_be_those_of_another_rank() -> None:
     own, zero = (save(8, rank=rank, ranks=2, entered=parts(f"b{rank}")) for rank in (1, 0))
     seen = entry(parts("b0"), rank=1, ranks=2)
     assert wrong(seen, own, [zero]) == []
-    assert wrong(seen, own) == ["buffers (model.buffers): other than at the save"]
+    expect_text("\n".join(wrong(seen, own)))
 
 
 def test_a_share_is_not_compared_with_that_of_another_number_of_ranks() -> None:
@@ -314,10 +307,8 @@ def test_a_save_of_which_no_file_is_known_is_not_said_to_be_gone() -> None:
         list(find_place_defects(one, None, saves, initial_parts=FRESH, is_whole=lambda _: False))
         for one in (entry(FRESH), entry(FRESH, has_no_checkpoint=True))
     ]
-    assert [(one.level, one.text.partition("; ")[2]) for (one,) in told] == [
-        ("notice", "of the save of step 4 no file is known"),
-        ("notice", "Ray Train gave it no checkpoint"),
-    ]
+    assert [one.level for (one,) in told] == ["notice", "notice"]
+    expect_text("\n".join(one.text for (one,) in told))
 
 
 def test_a_start_from_scratch_is_a_mismatch_where_a_save_is_there() -> None:

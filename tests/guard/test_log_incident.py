@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from chaos.errors import UsageError
 from chaos.preflight.log_incident import LogIncident, find_log_incident
 from chaos.scenario_file.load import load_scenario
+from tests.accepted import expect_text
 from tests.called import Done, chaos
 
 ROOT = Path(__file__).parents[2]
@@ -38,9 +39,7 @@ def test_a_rank_that_torchrun_saw_killed_is_killed_after_the_last_step_that_is_l
     assert incident.loss == ("kill_worker", {}, 1)  # rank 0 raised, as it lost its connection
     assert incident.is_retried
     said = " ".join(incident.notes)
-    assert "Line 5: step 15 is the last before training ends at line 19; up to 19 may" in said
-    assert "Line 19: `exitcode: -9) local_rank: 1`, for which kill_worker stands." in said
-    assert "Line 21: the first step after it is 15." in said
+    expect_text(said)
 
 
 def test_the_rank_that_raised_first_raises_though_another_one_was_seen_to_end() -> None:
@@ -105,10 +104,7 @@ def test_steps_that_count_anew_in_each_epoch_are_placed_by_it() -> None:
     assert (last.training_place, last.epoch_steps) == ((2, 20), 50)
     assert last.loss == ("kill_worker", {"ranks": "all"}, None)
     assert (first.training_place, first.loss) == ((1, 20), ("raise_in_worker", {}, 1))
-    assert (
-        "End of training 2 of 2 in the log; --restart N writes another one (lines: 4)."
-        in last.notes
-    )
+    assert any("--restart N" in note and "(lines: 4)" in note for note in last.notes)
     with pytest.raises(UsageError, match="has no restart 3: the last is 2"):
         find_log_incident(EPOCHS, 3)
 
@@ -164,7 +160,7 @@ def test_a_log_that_ends_with_a_failure_shows_an_end_and_no_step_after_it() -> N
     assert (incident.training_place, incident.loss.rank) == ((0, 3), 1)
     said = " ".join(incident.notes)
     assert "End of training 1 of 1" in said
-    assert "No step of it is read after that." in said
+    expect_text(said)
 
 
 def test_a_bar_that_begins_is_no_step_that_was_made() -> None:
@@ -172,7 +168,7 @@ def test_a_bar_that_begins_is_no_step_that_was_made() -> None:
         find_log_incident(f" 0%| | 0/900 [00:00<?]\n{FAILED} 0%| | 0/900 [00:00<?]\n", None)
 
     log = f"  22%|#| 2/9 [00:09<]\n{FAILED}resuming training\n 0%| | 0/9 [<]\r 22%|#| 2/9 [00:01<]"
-    assert "Line 4: the first step after it is 2." in find_log_incident(log, None).notes
+    expect_text("\n".join(find_log_incident(log, None).notes))
 
 
 def test_what_ends_the_next_attempt_did_not_end_this_one() -> None:
@@ -181,26 +177,21 @@ def test_what_ends_the_next_attempt_did_not_end_this_one() -> None:
     incident = find_log_incident(log, None)
 
     assert incident.loss == ("kill_worker", {}, None)
-    assert "No line that is read says what ended it: a kill is taken." in incident.notes
+    expect_text("\n".join(incident.notes))
 
 
 def test_a_first_step_after_a_load_may_be_another_trainings() -> None:
     incident = find_log_incident("step 1\nstep 2\nLoaded checkpoint base.pt\nstep 1\n", None)
 
-    assert (
-        "Line 4: the first step after it is 1. If another training begins there, it is no restart."
-    ) in incident.notes
+    expect_text("\n".join(incident.notes))
 
 
 @pytest.mark.parametrize("why", ["TIME LIMIT", "JOB REQUEUE", "PREEMPTION"])
 def test_slurm_ends_all_ranks(why: str) -> None:
     log = f"step 5/9\nerror: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T10:05:00 DUE TO {why} ***\n"
 
-    assert find_log_incident(f"{log}Loaded checkpoint a.pt\nstep 4/9\n", None).loss == (
-        "kill_worker",
-        {"ranks": "all"},
-        None,
-    )
+    incident = find_log_incident(f"{log}Loaded checkpoint a.pt\nstep 4/9\n", None)
+    assert incident.loss == ("kill_worker", {"ranks": "all"}, None)
 
 
 def test_steps_after_a_notice_are_of_the_attempt_that_ends() -> None:
@@ -210,7 +201,7 @@ def test_steps_after_a_notice_are_of_the_attempt_that_ends() -> None:
     incident = find_log_incident(f"{log}Loaded checkpoint a.pt\nstep 7/90\n", None)
 
     assert (incident.training_place, incident.loss.settings) == ((0, 7), {"ranks": "all"})
-    assert incident.notes[0] == "End of training 1 of 1 in the log."
+    expect_text(incident.notes[0])
 
 
 def test_deepspeeds_first_line_does_not_make_the_jobs_count_from_0() -> None:
@@ -292,7 +283,7 @@ def test_a_log_and_its_command_are_a_scenario(tmp_path: Path) -> None:
     assert '  launcher: "python"\n' in alone.out
     ray = written(RAY, "python3", ROOT / "scenarios/jobs/digits_ddp.py", folder=tmp_path)
     assert "launcher" not in ray.out
-    assert "# The number of workers is not in it: 2 is taken.\n" in ray.out
+    assert "of workers is not in it: 2 is" in ray.out
 
 
 @pytest.mark.parametrize(
@@ -342,7 +333,7 @@ def test_a_command_that_no_scenario_can_have_is_refused(
 def test_a_rank_that_the_command_has_not_is_named(tmp_path: Path) -> None:
     done = written(LOGS / "killed.log", "torchrun", "--nproc-per-node", "1", JOB, folder=tmp_path)
 
-    assert "# Rank 1 is not among 1: 0 is taken.\n" in done.out
+    assert "# Rank 1 is not among 1: 0 is" in done.out
     assert "rank: 0}" in done.out
 
 
@@ -352,14 +343,14 @@ def test_a_scenario_has_no_other_form(tmp_path: Path) -> None:
     done = written(LOGS / "killed.log", *TORCHRUN, JOB, folder=tmp_path, how=how)
 
     assert (done.code, done.out) == (3, "")
-    assert "--format is of `chaos guard report`" in done.err
+    expect_text(done.err)
     assert not file.exists()
 
 
 def test_a_log_that_is_not_there_is_no_command(tmp_path: Path) -> None:
     done = written(tmp_path / "train.log", *TORCHRUN, JOB, folder=tmp_path)
 
-    assert "train.log: the log cannot be read: No such file or directory" in done.err
+    assert "cannot be read: No such file" in done.err
 
 
 @pytest.mark.nightly

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from chaos.cli.commands import app
 from chaos.guard.folder import GuardFolder
 from chaos.guard.records import GuardFinding, RankStep
+from tests.accepted import expect_text
 from tests.guard.test_folder import WRONG, restart
 from tests.guard.test_judge import save, start
 from tests.report.test_html import EVIL, Element, Parser
@@ -63,8 +64,7 @@ def test_each_restart_has_what_came_back_by_rank_its_losses_and_its_save(
         ["/saves/step_8.pt", "ranks 0 and 1", "10 bytes", "1970-01-01 00:00:08"]
     ]
     captions = " ".join(caption.words for caption in root.all("figcaption"))
-    assert "of the first 8 losses since the restart: 0.625" in captions
-    assert "of any 8 among the 8 before the save: 0.545 to 0.545" in captions
+    expect_text(captions)
 
 
 def test_a_part_of_which_an_older_record_does_not_tell_is_not_said_to_have_come_back(
@@ -102,5 +102,5 @@ def test_nothing_of_a_record_becomes_a_tag(folder: GuardFolder) -> None:
 def test_a_folder_without_restarts_says_so(folder: GuardFolder) -> None:
     folder.write_start(start(0))
     root = page(folder)
-    assert "No start has followed another one yet." in root.words
+    assert "No start has followed another" in root.words
     assert root.all("figure") == []

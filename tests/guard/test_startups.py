@@ -16,6 +16,7 @@ from chaos.guard.records import Startup
 from chaos.guard.report import render_metrics
 from chaos.guard.startups import StartupRecorder, describe_startups, find_ended_startups, is_failing
 from chaos.guard.unwatched import CHANGES, UnwatchedTraining
+from tests.accepted import expect_text
 from tests.guard.test_folder import restart
 from tests.guard.test_judge import save, start
 
@@ -67,16 +68,20 @@ def test_starts_are_counted_by_what_they_read_and_how_they_ended(folder: GuardFo
     folder.write_start(start(0, rank=2))
     folder.write_startup(startup(170.0, error="ValueError", is_over=True))
     ended = find_ended_startups(folder, folder.load_starts())
-    assert describe_startups(ended) == [
-        "2 starts ended before a step, after reading step_8.pt (UnpicklingError)",
-        "1 start ended before a step (ValueError)",
-    ]
+    expect_text("\n".join(describe_startups(ended)))
     shown = CliRunner().invoke(app, ["guard", "report", folder.location])
     assert shown.exit_code == 2
     assert "1 start, 0 restarts" in shown.output
-    assert "2 starts ended before a step, after reading step_8.pt" in shown.output
+    assert "2 starts ended before a step," in shown.output
+    assert "step, after reading step_8.pt" in shown.output
     assert "No start has followed" not in shown.output
-    assert "chaos_guard_failed_starts_total 3\n" in render_metrics([], ended)
+    metrics = render_metrics([], ended)
+    assert (
+        dict(line.rsplit(" ", 1) for line in metrics.splitlines())[
+            "chaos_guard_failed_starts_total"
+        ]
+        == "3"
+    )
 
 
 def test_a_start_that_may_still_make_a_step_has_not_ended(folder: GuardFolder) -> None:
@@ -145,7 +150,8 @@ def test_a_job_that_cannot_read_its_save_is_told_by_its_starts(tmp_path: Path) -
     line = "rank 0: ended before a step, after reading step.pt (UnpicklingError)"
     assert f"chaos-guard: {line}" in last.stderr
     shown = CliRunner().invoke(app, ["guard", "report", str(tmp_path / "guard")])
-    assert "2 starts ended before a step, after reading step.pt (UnpicklingError)." in shown.output
+    assert "2 starts ended before a step," in shown.output
+    assert "step.pt (UnpicklingError)." in shown.output
 
 
 @pytest.mark.slow
@@ -154,14 +160,14 @@ def test_a_training_without_torchs_optimizers_is_told_that_it_is_not_watched(
 ) -> None:
     done = guarded(tmp_path, OWN_STEPS)
     assert done.returncode == 0
-    assert "no optimizer of torch.optim makes a step" in done.stderr.splitlines()[0]
+    expect_text(done.stderr.splitlines()[0])
 
 
 @pytest.mark.slow
 def test_a_command_without_torch_is_told_that_nothing_was_watched(tmp_path: Path) -> None:
     done = guarded(tmp_path, "print('trained')")
     assert (done.returncode, done.stdout) == (0, "trained\n")
-    assert "no optimizer of torch.optim made a step" in done.stderr
+    expect_text(done.stderr)
 
 
 def test_parameters_that_change_once_are_no_training() -> None:

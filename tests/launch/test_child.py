@@ -96,5 +96,6 @@ def test_paths_that_a_program_is_given_are_recorded(ledger: WriteLedger) -> None
 def test_a_child_without_a_list_is_not_watched(ledger: WriteLedger) -> None:
     ledger.file.unlink()
 
-    assert started(ledger, "open('late.txt', 'w').close()\n") == {}
+    code = "open('late.txt', 'w').close()\n"
+    assert started(ledger, code) == {}
     assert json.loads(os.environ["CHAOS_CHILD"])["file"] == str(ledger.file)

@@ -13,6 +13,7 @@ import torch
 from chaos.model.event import CodeLine
 from chaos.model.masking import MASK
 from chaos.probe.job_code import find_naming_line, find_running_line, is_job_file
+from tests.accepted import expect_text
 
 JOB = '''\
 """A job."""
@@ -77,7 +78,7 @@ def ran(job: ModuleType) -> tuple[FrameType, Any, CodeLine]:
 def test_the_running_line_is_the_innermost_of_the_job_with_its_neighbours(job: ModuleType) -> None:
     _, _, line = ran(job)
 
-    assert text(line) == "return inner() and sys._getframe(), trainer, running_line()"
+    expect_text(text(line))
     assert (line.line - line.first, len(line.around)) == (2, 3)
     assert line.around[0] == "        hidden = 1"
     assert line.file == job.__file__
@@ -104,7 +105,7 @@ def test_an_attribute_is_found_in_the_methods_of_its_class(job: ModuleType) -> N
     assert text(find_naming_line(trainer, "rate")) == "self.rate = rate"
     assert text(find_naming_line(trainer, "seen")) == "self.count, self.seen = 0, []"
     assert find_naming_line(trainer, "value") is None, "it is another object's"
-    assert text(find_naming_line(job.Router, "bias")) == 'self.register_buffer("bias", 0)'
+    expect_text(text(find_naming_line(job.Router, "bias")))
 
 
 def test_what_is_no_name_or_of_a_library_has_no_line() -> None:

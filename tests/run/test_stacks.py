@@ -39,7 +39,8 @@ def test_the_last_stacks_of_a_file_are_read_with_the_main_thread_known(tmp_path:
 
 def test_a_file_that_is_empty_or_cut_has_no_stacks() -> None:
     assert parse_stacks("", cwd="/") == ()
-    assert parse_stacks("Current thread 0x0001 (most recent call first):\n", cwd="/") == ()
+    heading = "Current thread 0x0001 (most recent call first):\n"
+    assert parse_stacks(heading, cwd="/") == ()
 
 
 OWN = StackFrame("/job/train.py", 31, "train")

@@ -12,6 +12,7 @@ from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep
 from chaos.search.plans import JobFaultSites, build_plan_strategy
 from chaos.search.shrink import Ops, shrink_plan
+from tests.accepted import expect_text
 
 POINTS = [EpochRank(epoch, 0) for epoch in range(6)]
 PLACES = JobFaultSites(
@@ -84,7 +85,7 @@ def test_where_no_worker_may_be_killed_the_kind_stays() -> None:
 
     (small,) = shrink_plan((op,), lambda _: True, PLACES, ["raise_in_worker"])
 
-    assert str(small) == "op 0: kill_worker (SIGTERM) at epoch 0, step 1, rank 0"
+    expect_text(str(small))
 
 
 def test_a_fault_that_becomes_plainer_leaves_the_others_as_they_are() -> None:
@@ -100,8 +101,5 @@ def test_a_fault_that_becomes_plainer_leaves_the_others_as_they_are() -> None:
 
     small = shrink_plan(plan, lambda ops: len(ops) == len(plan), PLACES)
 
-    assert [str(op.at) for op in small] == [
-        "epoch 0, step 1, rank 0",
-        "the recovery from op 0, rank 0",
-        "epoch 0, step 1, rank 0",
-    ]
+    assert small[0].at == small[2].at == AtStep(epoch=0, step=1, rank=0)
+    assert str(small[1].at).startswith("the recovery from op 0")

@@ -74,7 +74,8 @@ def test_a_bug_is_named_by_its_check_by_a_part_or_by_a_word() -> None:
     job = CorpusJob(name="x", workers=1, bug="b", checks=("batch",), parts=("ema",), words=("lag",))
 
     assert job.matches_finding("batch", (), "")
-    assert job.matches_finding("state", (), "rank 0: ema.1 is not what it was")
+    message = "rank 0: ema.1 is not what it was"
+    assert job.matches_finding("state", (), message)
     assert job.matches_finding("state", ("ema.1",), "it is not restored")
     assert job.matches_finding("state", (), "a lagging copy")
     assert not job.matches_finding("state", ("rng.torch",), "schema")

@@ -15,6 +15,7 @@ from chaos.model.verdict import Anomaly, CheckResult
 from chaos.selftest.catalogue import EXHIBITS, CatalogueJob
 from chaos.selftest.runs import JudgedTrial, is_bug_named
 from chaos.selftest.score import Score, format_progress, render_score
+from tests.accepted import expect_text
 
 OP = Op(index=0, at=AtStep(epoch=1, step=2, rank=1), kill_worker=KillWorker())
 
@@ -80,7 +81,7 @@ def test_a_bug_caught_and_a_silent_control_are_good() -> None:
     good = score(CAUGHT, SILENT)
 
     assert good.exit_code == 0
-    assert "✓ 1 of 1 bugs caught wherever they show" in shown(good)
+    assert "✓ 1 of 1 bugs caught wherever" in shown(good)
 
 
 def test_a_bug_missed_is_bad_and_listed_with_its_replay() -> None:
@@ -89,8 +90,10 @@ def test_a_bug_missed_is_bad_and_listed_with_its_replay() -> None:
     assert bad.exit_code == 1
     assert bad.total_bug_score.detection_rate.count == 1
     assert bad.total_bug_score.revealing_count == 2
-    assert "missed: Z07, kill_worker (SIGKILL) at epoch 1, step 2, rank 1" in shown(bad)
-    assert "chaos replay reports/selftests/" in shown(bad)
+    text = shown(bad)
+    assert "Z07, kill_worker (SIGKILL) at" in text
+    assert "at epoch 1, step 2, rank 1" in text
+    assert "replay reports/selftests/" in shown(bad)
 
 
 def test_a_bug_that_cannot_be_told_was_missed() -> None:
@@ -136,13 +139,17 @@ def test_a_wrong_name_is_told_and_does_not_fail_the_test() -> None:
 def test_a_name_is_right_where_check_and_part_are() -> None:
     bug = exhibit("Z07")
 
-    assert is_bug_named(bug, broken("state", "rank 0: optimizer.exp_avg is reset"))
-    assert is_bug_named(bug, broken("state", "`optimizer.momentum_buffer`: reset"))
+    for message, is_right in (
+        ("rank 0: optimizer.exp_avg is reset", True),
+        ("`optimizer.momentum_buffer`: reset", True),
+        ("rank 0: optimizer.exp_avg_sq is reset", False),
+    ):
+        assert is_bug_named(bug, broken("state", message)) is is_right
     assert not is_bug_named(bug, broken("state", "rank 0: rng.torch is reset"))
-    assert not is_bug_named(bug, broken("state", "rank 0: optimizer.exp_avg_sq is reset"))
     assert not is_bug_named(bug, broken("trajectory", "optimizer.exp_avg"))
     assert is_bug_named(exhibit("Z15"), broken("sample-order"))
-    assert is_bug_named(exhibit("Z13"), broken("state", "rank 0: declared.ema is not what it was"))
+    message = "rank 0: declared.ema is not what it was"
+    assert is_bug_named(exhibit("Z13"), broken("state", message))
 
 
 def test_what_machines_are_told_is_what_people_are_told() -> None:
@@ -178,5 +185,5 @@ def test_every_score_fits_80_columns_and_green_means_nothing_wrong(of: list[Judg
 def test_progress_says_what_came_of_the_last_run() -> None:
     text = format_progress(3, 9, row("Z07", "pass")).plain
 
-    assert text.startswith("selftest  3/9  ✗ Z07: kill_worker")
+    expect_text(text)
     assert text.endswith("(missed)")

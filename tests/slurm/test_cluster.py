@@ -13,6 +13,7 @@ from chaos.launch.slurm.cluster import SlurmCluster
 from chaos.launch.slurm.run import describe_end, require_one_training
 from chaos.model.scenario import Job
 from chaos.run.clock import SystemClock, await_condition
+from tests.accepted import expect_text
 
 pytestmark = pytest.mark.timeout(120)
 STARTS = int(os.environ.get("CHAOS_SLURM_STARTS", "200"))
@@ -116,7 +117,7 @@ def test_without_slurm_the_need_is_named_with_what_installs_it(
     with pytest.raises(UnmetNeedError, match="no `sbatch` is found") as caught:
         cluster(tmp_path).start()
 
-    assert "apt-get install slurm-wlm munge" in str(caught.value)
+    expect_text(str(caught.value))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.accepted import expect_text
 from tests.wild.prepared import PREPARED
 from tests.wild.run import STANDINS, Answer, Asked, cell, lines_of, newest_card, table
 from tests.wild.scripts import TABLES, Script, chosen, scripts
@@ -104,7 +105,8 @@ def test_what_starts_and_resumes_a_script_stands_in_its_row() -> None:
 
     command = Asked(Path("in"), Path("out"), ("--max-runs", "1"), 9).command(script)
 
-    assert command[-3:] == ["--restart-args=--resume in/last.pt", "--max-runs", "1"]
+    restart_args = "--resume in/last.pt"
+    assert command[-3:] == [f"--restart-args={restart_args}", "--max-runs", "1"]
 
 
 def test_the_stand_in_for_photographs_runs_the_next_stand_in_on_the_path(tmp_path: Path) -> None:
@@ -123,11 +125,7 @@ def test_the_stand_in_for_photographs_runs_the_next_stand_in_on_the_path(tmp_pat
 
 
 def test_an_answer_is_the_verdict_then_findings_then_notes() -> None:
-    assert lines_of(CARD, "") == (
-        "does not survive 2 of 3 places: one cause",
-        "state (2): the momentum is not restored",
-        "warning: `max_failures` is 0",
-    )
+    expect_text("\n".join(lines_of(CARD, "")))
 
 
 def test_a_severity_stands_before_the_check_that_found_it() -> None:
@@ -141,7 +139,7 @@ def test_a_severity_stands_before_the_check_that_found_it() -> None:
 def test_without_a_card_the_answer_is_the_error_that_chaos_gave() -> None:
     output = "clean runs  0/2\nchaos: train.py: needs Ray Data\n"
 
-    assert lines_of(None, output) == ("chaos: train.py: needs Ray Data",)
+    assert lines_of(None, output) == (output.splitlines()[-1],)
     assert lines_of(None, "one\nTraceback\n") == ("Traceback",)
     assert lines_of(None, "") == ()
 
