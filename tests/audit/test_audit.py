@@ -308,7 +308,7 @@ def test_of_a_job_that_saves_nothing_no_restart_is_called_right(tmp_path: Path) 
     assert card.exit_code == 2
     assert card.resumed == 0
     assert card.scratch_count == len(card.runs)
-    assert "the job saves no checkpoint" in card.sentence
+    assert "the job saves no checkpoint, so every restart began anew" in card.sentence
 
 
 def test_of_places_before_the_first_commit_alone_nothing_follows(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_of_places_before_the_first_commit_alone_nothing_follows(tmp_path: Path)
     card = audit_of(tmp_path, FakeBackend(), choice=choice).run()
 
     assert card.exit_code == 2
-    assert "no restart had a checkpoint" in card.sentence
+    assert "no restart had a checkpoint to go on from" in card.sentence
 
 
 def test_a_job_that_shows_nothing_to_compare_is_inconclusive(tmp_path: Path) -> None:
@@ -497,7 +497,7 @@ def test_a_finding_of_a_job_that_writes_outside_is_not_tried_there_and_the_card_
     card = audit.run()
 
     assert card.findings[0].confirmation is None
-    assert "tried on a Ray cluster" in card.notes[-1].text
+    assert "no finding was tried on a Ray cluster" in card.notes[-1].text
     assert card.notes[-1].text in " ".join((audit.folder.path / "audit.json").read_text().split())
 
 

@@ -296,7 +296,7 @@ def test_what_did_not_come_back_without_consequence_is_not_called_restored(card:
     assert (rng.standing, rng.idle, rng.lost, rng.restored, rng.resumes) == ("reset", 2, 0, 0, 2)
     assert (model.standing, model.restored) == ("restored", 2)
     text = " ".join(printed(idle).split())
-    assert "rng.torch reset, no" in text
+    assert "rng.torch reset, no consequence" in text
 
 
 @pytest.mark.parametrize("framed", [True, False])

@@ -216,7 +216,7 @@ def test_a_right_job_is_answered_by_far_fewer_runs(tmp_path: Path) -> None:
     assert len(of_run) == card.run_count
     assert card.shared == sum(of_run[run.number] > 1 for run in card.runs) > 0
     assert {run.attempts for run in card.runs if of_run[run.number] > 1} <= {2, 3, 4}
-    assert "Each place was tried in a run" not in render_card(card)
+    assert "Each place was tried in a run of its own" not in render_card(card)
 
 
 def test_an_answer_of_a_job_of_ten_epochs_takes_five_runs(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_run_of_several_places_that_is_wrong_only_once_is_inconclusive(tmp_pat
     assert 'failures="0"' in junit.read_text()
     of_places = f"0 of {card.places[0]} places and 1 run of several places could not be judged"
     assert of_places in card.sentence
-    assert f"0 of {card.places[0]} places and 1 run of several" in lasting.sentence
+    assert f"0 of {card.places[0]} places and 1 run of several places: one" in lasting.sentence
     (finding,) = lasting.findings
     assert describe_finding(finding).endswith(": 1 run of several places")
     expect_text(finding.smallest.headline)

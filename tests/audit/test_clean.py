@@ -140,7 +140,7 @@ def test_a_name_that_each_start_draws_anew_is_noted(tmp_path: Path, drawn: str) 
 
     card, _ = card_of(tmp_path, named)
 
-    assert f"changes at every start (`{drawn}`)" in said(card)
+    assert f"the run name changes at every start (`{drawn}`)" in said(card)
 
 
 def test_a_name_that_stays_is_not_noted(tmp_path: Path) -> None:

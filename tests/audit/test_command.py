@@ -60,8 +60,8 @@ def test_a_finding_is_reproduced_on_ray_where_that_is_asked_for(
 
     assert done.code == 1, done.err
     said = " ".join(done.out.split())
-    assert "1 of 1: starting Ray, 0 s" in said
-    assert "on Ray confirmed, by the same" in said
+    assert "confirming on Ray: finding 1 of 1: starting Ray, 0 s" in said
+    assert "on Ray confirmed, by the same kind of finding" in said
     # The sentence of the finding: as it is found, and in the result.
     assert said.count("its loss differs") == 2
     quiet, struck = backends.plans_on_ray
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_written_is_found_before_the_first_run(
     done = audit(tmp_path, backends, monkeypatch, "--output", "a.json")
 
     assert (done.code, backends.opened) == (3, [])
-    assert "a.json: cannot write there: " in done.err
+    assert "a.json: cannot write there: Is a directory" in done.err
 
 
 def test_a_question_of_crashes_takes_no_node(
@@ -223,7 +223,7 @@ def test_a_second_audit_continues_the_last_one_and_says_what_came_of_it(
     second = audit(tmp_path, backends, monkeypatch, "--continue")
     other = audit(tmp_path, backends, monkeypatch, "--continue", "--", "--lr", "2")
 
-    assert "has no audit of train.py with" in first.out
+    assert "has no audit of train.py with these arguments to continue" in first.out
     assert "has no audit" not in second.out
     assert "note: continues reports/" in second.out
     assert re.search(r", where \d places failed", second.out)

@@ -138,4 +138,4 @@ def test_a_grace_is_of_scripts_for_sbatch_alone(tmp_path: Path) -> None:
 
     done = called("audit", "train.py", "--grace", "30s", folder=tmp_path)
 
-    assert "--grace is for scripts that" in " ".join(done.err.split())
+    assert "--grace is for scripts that slurm starts" in " ".join(done.err.split())

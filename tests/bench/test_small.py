@@ -53,7 +53,7 @@ def test_the_embedded_half_of_the_comparison_with_a_cluster(
 
     bench.against_a_warm_cluster(tmp_path)
 
-    assert "of them side by side, per run" in capsys.readouterr().out
+    assert "fork: more of them side by side, per run" in capsys.readouterr().out
 
 
 def test_every_place_of_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,7 +78,7 @@ def test_forecasts(small: Small, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
     bench.forecasts(tmp_path)
 
-    assert "bathtub-24h-cap: 10 x 30 days" in capsys.readouterr().out
+    assert "forecast on bathtub-24h-cap: 10 x 30 days" in capsys.readouterr().out
 
 
 def test_how_exactly_a_kill_lands(
@@ -88,7 +88,7 @@ def test_how_exactly_a_kill_lands(
 
     cluster.exactness(tmp_path)
 
-    assert "their (epoch, step)  1 of 1" in capsys.readouterr().out
+    assert "that hit their (epoch, step)  1 of 1" in capsys.readouterr().out
 
 
 @pytest.mark.nightly

@@ -48,7 +48,7 @@ def test_whoever_is_lost_once_training_is_over_need_not_be_charged_for(fault: An
     verdict = judged(struck_at_the_end(), plan_of(**fault))
 
     assert verdict.status == "pass", verdict.headline
-    assert "came to SHUTTING_DOWN" in verdict.headline
+    assert "as Ray's controller came to SHUTTING_DOWN; the job came out" in verdict.headline
 
 
 def test_a_fit_that_raises_for_it_is_found() -> None:
@@ -95,7 +95,7 @@ def test_a_time_that_comes_after_training_struck_nobody(is_told: bool) -> None:
     verdict = judged(history, plan_of(AtTime(seconds=1, rank=1)))
 
     assert verdict.status == "inconclusive"
-    assert "training was over before it" in verdict.headline
+    assert "training was over before it was injected" in verdict.headline
 
 
 def test_one_train_function_that_returned_does_not_end_training() -> None:

@@ -66,7 +66,7 @@ def test_a_job_that_does_not_repeat_itself_is_judged_by_its_band() -> None:
     found = verdict(noisy(STORY.history(), 99), clean(5), band="strict")
 
     assert found.status == "pass", found.headline
-    assert "the band of 5 clean runs" in found.headline
+    assert "within the band of 5 clean runs" in found.headline
 
 
 def test_no_one_in_many_struck_runs_is_blamed() -> None:

@@ -115,7 +115,7 @@ def test_a_generator_that_did_not_come_back_is_never_said_to_have() -> None:
 
     told = part(verdict, "rng.torch")
     assert (told.standing, told.matters) == ("reset", False)
-    assert "; rng.torch did not come back" in verdict.diagnosis[0].sentence
+    assert verdict.diagnosis[0].sentence.endswith("; rng.torch did not come back either")
 
 
 def test_a_generator_that_nobody_draws_from_is_not_blamed() -> None:

@@ -134,7 +134,7 @@ def test_the_headline_names_them_and_no_verdict_depends_on_them() -> None:
 
     verdict = judge(found.plan, found.history, found.baseline)
 
-    assert "`kl` was 0.2, its first value" in verdict.headline
+    assert "; at the resume `kl` was 0.2, its first value, and 0.3 in" in verdict.headline
     assert [r.status for r in verdict.results] == [r.status for r in without.results]
 
 

@@ -218,7 +218,7 @@ def test_it_is_said_which_driver_is_not_judged() -> None:
 
     for line, left_out in ((mine, "first"), (other, "second")):
         result = check_single_writer.check(RunAnalysis(PLAN, history(line)))
-        assert f"the {left_out} one ended (code 0)" in result.summary
+        assert f"how the {left_out} one ended (code 0) is not judged" in result.summary
 
 
 def test_two_drivers_without_steps_are_apart_by_their_writes() -> None:

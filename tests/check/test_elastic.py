@@ -74,7 +74,7 @@ def test_what_is_not_compared_with_fewer_workers_is_not_counted() -> None:
     results = judged(shrunk(STORY.history()))
 
     for check in ("batch", "sample-order", "trajectory"):
-        assert "10 steps with another number" in results[check].summary
+        assert "10 steps with another number of workers" in results[check].summary
         assert results[check].status == "pass"
     assert results["batch"].evidence == 24
 

@@ -260,7 +260,7 @@ def test_a_divergence_without_a_restart_is_not_called_a_resumption() -> None:
     verdict = judge(plan, history, story.baseline())
 
     assert verdict.broken[0].check == TRAJECTORY
-    assert "but from epoch 3, step 6 on" in verdict.headline
+    assert "; the job finished, but from epoch 3, step 6 on its loss" in verdict.headline
 
 
 def test_a_metric_and_a_leftover_are_both_reported() -> None:

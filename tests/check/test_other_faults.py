@@ -46,7 +46,7 @@ def test_a_node_that_stood_still_for_a_moment_costs_nothing() -> None:
     verdict = judge_each(FROZEN, history, CLEAN.baseline())
 
     assert verdict.status == "pass", verdict.headline
-    assert "rank 1 stood still for 1 s" in verdict.headline
+    assert verdict.headline.startswith("The node of rank 1 stood still for 1 s")
 
 
 def test_a_node_that_ray_gave_up_is_a_failure() -> None:
@@ -82,7 +82,7 @@ def test_a_false_alarm_that_ray_believed_is_a_preemption() -> None:
     as_failure = changed(story.history(), ev.FailureDecided, charged="failures")
 
     assert verdict.status == "pass", verdict.headline
-    assert "at epoch 1, step 2 and stayed" in verdict.headline
+    assert "given notice at epoch 1, step 2 and stayed" in verdict.headline
     assert RunAnalysis(plan, story.history()).injections[0].hit_attempt == 0
     assert RunAnalysis(plan, as_failure).injections[0].hit_attempt is None
 

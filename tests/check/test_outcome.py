@@ -143,7 +143,7 @@ def test_what_a_script_raises_after_fit_is_told_and_not_judged() -> None:
     history = told(KILLED.history(), raised, before=ev.DriverExited)
 
     assert result_on("outcome", KILLED, history).status == "pass"
-    assert "NeedsClusterError: the job" in (find_ending(history).late_failure or "")
+    assert "raised NeedsClusterError: the job uses" in (find_ending(history).late_failure or "")
 
 
 def test_a_script_that_raises_when_it_is_started_once_more_is_invalid() -> None:

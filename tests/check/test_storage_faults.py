@@ -68,7 +68,7 @@ def test_an_error_that_ended_the_train_function_ended_its_attempt() -> None:
 
     assert hits(history) == {0: 1}
     assert verdict(history).status == "pass", verdict(history).headline
-    assert "An upload failed: storage" in verdict(history).headline
+    assert "An upload failed: storage raised it" in verdict(history).headline
 
 
 def test_a_worker_that_died_in_its_upload_ended_its_attempt() -> None:

@@ -106,7 +106,7 @@ def test_a_job_that_does_not_repeat_itself_cannot_be_judged(
     assert result.status == "inconclusive"
     assert "does not repeat itself here" in result.summary
     assert remedy in result.summary
-    assert "`.baselines` under reports" in result.summary
+    assert "in `job.inputs` or delete the folder `.baselines` under reports" in result.summary
     assert find_divergence(analysis_of(KILLED, history, **expect)) is None
 
 
@@ -201,7 +201,7 @@ def test_what_is_right_is_said_only_where_it_was_shown() -> None:
     plan = late.plan().model_copy(update={"ops": (op,)})
     verdict = judge(plan, differs_at(late.history(), 0, 0, 3, 6, by=0.25), late.baseline())
 
-    assert "but from epoch 3, step 6 on" in verdict.headline
+    assert "the job finished, but from epoch 3, step 6 on its loss differs" in verdict.headline
     assert "are right" not in verdict.headline
 
 

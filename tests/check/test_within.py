@@ -89,8 +89,8 @@ def test_where_the_baseline_was_not_looked_at_the_state_says_so() -> None:
     state = next(r for r in judge(OWN.plan(), apart, OWN.baseline()).results if r.check == "state")
 
     assert state.status == "inconclusive"
-    assert "from step 2 of epoch 2, where" in state.summary
-    assert "`watch: {entries: steps}`" in state.summary
+    assert "attempt 1 goes on from step 2 of epoch 2, where the baseline's" in state.summary
+    assert "`watch: {entries: steps}` looks at every step" in state.summary
 
 
 def from_the_beginning(history: History, *, ranks: tuple[int, ...]) -> History:

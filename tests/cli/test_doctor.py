@@ -125,7 +125,7 @@ def test_the_extras_of_scenarios_are_looked_for_where_there_are_scenarios(
 def test_doctor_says_how_an_extra_is_installed(tmp_path: Path) -> None:
     done = chaos("doctor", folder=tmp_path)
 
-    assert "An extra is installed by pip" in done.out
+    assert "An extra is installed by pip install" in done.out
     assert "[EXTRA]'" in done.out
 
 

@@ -122,5 +122,5 @@ def test_an_audit_that_is_ended_leaves_its_card(tmp_path: Path) -> None:
     assert "Traceback" not in out + err
     assert list(tmp_path.glob("reports/audits/*/card.html"))
     assert (tmp_path / "j").exists()
-    assert "\ninterrupted: what was found" in out
+    assert "\ninterrupted: what was found until then\n" in out
     assert "the audit was interrupted" in out.partition("interrupted: what was")[2]

@@ -62,8 +62,7 @@ def test_an_unknown_key_is_answered_with_its_line_and_the_nearest_one(
 
     assert code_of(monkeypatch, "run", str(file)) == 3
     said = capsys.readouterr().err
-    assert "x.chaos.yaml:5: unknown key" in said
-    assert "unknown key 'kill_wroker'" in said
+    assert "x.chaos.yaml:5: unknown key 'kill_wroker'" in said
     assert "Did you mean kill_worker?" in said
 
 
@@ -100,9 +99,8 @@ def test_nothing_happens_to_another_cluster_that_was_not_named_twice(
 
     assert code_of(monkeypatch, "run", str(file), "--address", "10.9.9.9:6379") == 3
     said = capsys.readouterr().err
-    assert "the cluster at 10.9.9.9:6379" in said
-    assert "`--allow-faults-on" in said
-    assert "10.9.9.9:6379` allows them" in said
+    assert "chaos did not start the cluster at 10.9.9.9:6379" in said
+    assert "`--allow-faults-on 10.9.9.9:6379` allows them" in said
 
 
 def test_an_address_on_the_command_line_wins_over_the_files(
@@ -113,9 +111,7 @@ def test_an_address_on_the_command_line_wins_over_the_files(
 
     assert code_of(monkeypatch, "run", str(file), *words) == 3
     said = capsys.readouterr().err
-    assert "allowed on 10.1.1.1:6379, and" in said
-    assert "and the scenario's cluster is" in said
-    assert "cluster is 10.9.9.9:6379" in said
+    assert "allowed on 10.1.1.1:6379, and the scenario's cluster is 10.9.9.9:6379" in said
 
 
 @pytest.mark.parametrize(
@@ -158,7 +154,7 @@ def test_a_dry_run_of_a_cluster_that_does_not_answer_is_the_callers_to_put_right
     words = ["--address", "127.0.0.1:1", "--dry-run"]
 
     assert code_of(monkeypatch, "run", str(scenario_in(tmp_path)), *words) == 3
-    assert "answers at 127.0.0.1:1" in capsys.readouterr().err
+    assert "no Ray cluster answers at 127.0.0.1:1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -210,7 +206,7 @@ def test_a_trial_is_refused_where_no_experiment_can_run(
     )
 
     assert code_of(monkeypatch, "run", str(file), "--backend", "fork") == 3
-    assert "x.chaos.yaml:2: job.trial" in " ".join(capsys.readouterr().out.split())
+    assert "x.chaos.yaml:2: job.trial names a trial" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_mistakes_of_all_files_of_a_folder_are_said_at_once(
@@ -223,10 +219,8 @@ def test_the_mistakes_of_all_files_of_a_folder_are_said_at_once(
     assert code_of(monkeypatch, "run", str(tmp_path), "--backend", "fork", "-k", "s") == 3
 
     said = capsys.readouterr().err
-    assert "unknown key 'wrokers'" in said
-    assert f"{tmp_path}/a.chaos.yaml:4: unknown key" in said
-    assert "unknown key 'scirpt'" in said
-    assert f"{tmp_path}/c.chaos.yaml:4: unknown key" in said
+    assert f"{tmp_path}/a.chaos.yaml:4: unknown key 'wrokers'" in said
+    assert f"{tmp_path}/c.chaos.yaml:4: unknown key 'scirpt'" in said
 
 
 @pytest.mark.parametrize(

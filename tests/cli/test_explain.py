@@ -34,7 +34,7 @@ def test_a_run_without_a_baseline_cannot_be_explained(tmp_path: Path) -> None:
     done = chaos("explain", directory.path, "--yes", folder=tmp_path)
 
     assert done.code == 3
-    assert "is no baseline beside the run" in done.err
+    assert "there is no baseline beside the run" in done.err
 
 
 def test_a_run_that_is_right_has_nothing_to_be_explained(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_run_that_is_right_has_nothing_to_be_explained(tmp_path: Path) -> None
     done = chaos("explain", directory.path, "--yes", folder=tmp_path)
 
     assert done.code == 3
-    assert "nothing is known to be wrong" in done.err
+    assert "nothing is known to be wrong with this run" in done.err
 
 
 def test_a_working_folder_that_is_gone_is_named(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_working_folder_that_is_gone_is_named(tmp_path: Path) -> None:
     done = chaos("explain", directory.path, "--yes", folder=tmp_path)
 
     assert done.code == 3
-    assert f"folder of the job is gone: {tmp_path / 'gone'}" in done.err
+    assert f"the working folder of the job is gone: {tmp_path / 'gone'}" in done.err
 
 
 @pytest.mark.parametrize(("words", "said"), [((), "nothing was run"), (("--yes",), "about to run")])

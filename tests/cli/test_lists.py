@@ -33,8 +33,8 @@ def test_every_fault_and_every_check_is_explained_at_length(name: str) -> None:
 def test_a_fault_is_explained_with_its_settings_and_how_it_is_written() -> None:
     text = explain_name("preempt_node") or ""
 
-    assert "notice_s: needed; seconds" in text
-    assert "    preempt_node: {notice_s:" in text
+    assert "notice_s: needed; seconds between the notice and the deadline" in text
+    assert "    preempt_node: {notice_s: …}" in text
 
 
 def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(

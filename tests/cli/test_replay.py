@@ -56,12 +56,10 @@ def test_without_a_terminal_nothing_is_run(folder: Path) -> None:
     said = " ".join(done.out.split())
 
     assert done.code == 3
-    assert "(in the run's folder: it came" in said
+    assert "evil.py (in the run's folder: it came with the record)" in said
     assert "with --api-key" in said
     assert f"in {folder.parents[1]} (outside the run's folder)" in said
-    assert "EPOCHS=3 HF_TOKEN=***" in said
-    assert "STORE=s3://***@bucket/x" in said
-    assert "NAME=a\\u001b[2J" in said
+    assert "EPOCHS=3 HF_TOKEN=*** STORE=s3://***@bucket/x NAME=a\\u001b[2J" in said
     assert "nothing was run" in done.err
     assert "give --yes" in done.err
 

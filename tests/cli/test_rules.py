@@ -124,8 +124,7 @@ def test_an_option_of_chaos_in_other_letters_is_answered_with_the_right_one(
 
     done = chaos("audit", "train.py", option, "3", folder=tmp_path)
 
-    assert f"{option} is no option of chaos. Did" in done.err
-    assert f"of chaos. Did you mean {meant}? Arguments of" in done.err
+    assert f"{option} is no option of chaos. Did you mean {meant}? Arguments of" in done.err
 
 
 @pytest.mark.parametrize("words", ["audit --nope", "audit nothing.py --nope", "run --nope x"])

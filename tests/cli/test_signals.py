@@ -76,7 +76,7 @@ except KeyboardInterrupt:
     )
 
     assert (done.returncode, done.stdout) == (143, "rows\ncontext\nwritten\n")
-    assert "Ctrl-C once more leaves at" in done.stderr
+    assert "Ctrl-C once more leaves at once" in done.stderr
 
 
 def test_the_third_press_of_ctrl_c_leaves_at_once() -> None:

@@ -63,8 +63,7 @@ def test_with_too_few_repeats_for_any_p_how_many_it_takes_is_said(repeats: int) 
     assert change.lowest_p == pytest.approx((1, 1 / 3, 0.1)[repeats - 1])
     assert found.exit_code == 0
     text = render_markdown(found, before_path="a", after_path="b")
-    assert "5 on each side could show one" in text
-    assert "one in any of 3 measures of 1" in text
+    assert "5 on each side could show one in any of 3 measures of 1 scenario" in text
     assert "`chaos run --repeat 5`" in text
     assert json.loads(render_json(found, before_path="a", after_path="b"))["repeats_needed"] == 5
 

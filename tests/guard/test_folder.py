@@ -137,7 +137,7 @@ def test_a_report_has_a_row_for_each_rank_and_an_exit_code(tmp_path: Path) -> No
     folder.write_restart(restart(2, WRONG))
     shown = run(app, ["guard", "report", str(tmp_path)])
     assert shown.exit_code == 1
-    assert "2, rank 0: mismatch: model:" in shown.output
+    assert "start 2, rank 0: mismatch: model: reset" in shown.output
     lines = render_json(folder.load_restarts()).splitlines()
     assert [json.loads(line)["answer"] for line in lines] == ["came back", "mismatch"]
     lines = render_metrics(folder.load_restarts()).splitlines()
@@ -156,11 +156,8 @@ def test_an_incident_is_a_scenario_with_the_kill_after_the_same_step(tmp_path: P
         trail.add(RankStep(number, None, "", ""))
     folder.write_restart(restart(1, WRONG))
     text = build_scenario(folder)
-    assert '  script: "/job/train.py"\n ' in text
-    assert '["--epochs", "9"]\n  workers:' in text
-    assert '"9"]\n  workers: 1\n' in text
-    assert "{epoch: 2, step: 3, rank: 0}\n" in text
-    assert "rank: 0}\n    kill_worker: {}\n" in text
+    assert '  script: "/job/train.py"\n  args: ["--epochs", "9"]\n  workers: 1\n' in text
+    assert "  - at: {epoch: 2, step: 3, rank: 0}\n    kill_worker: {}\n" in text
 
 
 def test_a_rank_that_came_with_the_restart_has_the_place_of_another(tmp_path: Path) -> None:
@@ -168,7 +165,7 @@ def test_a_rank_that_came_with_the_restart_has_the_place_of_another(tmp_path: Pa
     folder.write_save(save(8))
     folder.write_start(start(0, step=9))
     folder.write_restart(restart(1, WRONG, rank=1, ranks=2))
-    assert "{epoch: 1, step: 1, rank: 0}\n" in build_scenario(folder)
+    assert "  - at: {epoch: 1, step: 1, rank: 0}\n" in build_scenario(folder)
 
 
 def test_of_a_job_of_ray_train_the_place_is_by_reports(tmp_path: Path) -> None:
@@ -177,9 +174,9 @@ def test_of_a_job_of_ray_train_the_place_is_by_reports(tmp_path: Path) -> None:
     folder.write_start(start(0, launcher="ray", run="/results/run", step=11))
     folder.write_restart(restart(1, WRONG))
     text = build_scenario(folder)
-    assert "Saves are taken for reports.\n" in text
+    assert "# Saves are taken for reports.\n" in text
     assert "  launcher: ray\n" in text
-    assert "{epoch: 1, step: 3, rank: 0}\n" in text
+    assert "  - at: {epoch: 1, step: 3, rank: 0}\n" in text
 
 
 @pytest.mark.parametrize("launcher", ["ray", "slurm"])

@@ -283,7 +283,7 @@ def test_a_log_and_its_command_are_a_scenario(tmp_path: Path) -> None:
     assert '  launcher: "python"\n' in alone.out
     ray = written(RAY, "python3", ROOT / "scenarios/jobs/digits_ddp.py", folder=tmp_path)
     assert "launcher" not in ray.out
-    assert "of workers is not in it: 2 is" in ray.out
+    assert "# The number of workers is not in it: 2 is taken.\n" in ray.out
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_a_command_that_no_scenario_can_have_is_refused(
 def test_a_rank_that_the_command_has_not_is_named(tmp_path: Path) -> None:
     done = written(LOGS / "killed.log", "torchrun", "--nproc-per-node", "1", JOB, folder=tmp_path)
 
-    assert "# Rank 1 is not among 1: 0 is" in done.out
+    assert "# Rank 1 is not among 1: 0 is taken.\n" in done.out
     assert "rank: 0}" in done.out
 
 
@@ -350,7 +350,7 @@ def test_a_scenario_has_no_other_form(tmp_path: Path) -> None:
 def test_a_log_that_is_not_there_is_no_command(tmp_path: Path) -> None:
     done = written(tmp_path / "train.log", *TORCHRUN, JOB, folder=tmp_path)
 
-    assert "cannot be read: No such file" in done.err
+    assert "train.log: the log cannot be read: No such file or directory" in done.err
 
 
 @pytest.mark.nightly

@@ -102,5 +102,5 @@ def test_nothing_of_a_record_becomes_a_tag(folder: GuardFolder) -> None:
 def test_a_folder_without_restarts_says_so(folder: GuardFolder) -> None:
     folder.write_start(start(0))
     root = page(folder)
-    assert "No start has followed another" in root.words
+    assert "No start has followed another one yet." in root.words
     assert root.all("figure") == []

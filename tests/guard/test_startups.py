@@ -72,8 +72,7 @@ def test_starts_are_counted_by_what_they_read_and_how_they_ended(folder: GuardFo
     shown = CliRunner().invoke(app, ["guard", "report", folder.location])
     assert shown.exit_code == 2
     assert "1 start, 0 restarts" in shown.output
-    assert "2 starts ended before a step," in shown.output
-    assert "step, after reading step_8.pt" in shown.output
+    assert "2 starts ended before a step, after reading step_8.pt" in shown.output
     assert "No start has followed" not in shown.output
     metrics = render_metrics([], ended)
     assert (
@@ -150,8 +149,7 @@ def test_a_job_that_cannot_read_its_save_is_told_by_its_starts(tmp_path: Path) -
     line = "rank 0: ended before a step, after reading step.pt (UnpicklingError)"
     assert f"chaos-guard: {line}" in last.stderr
     shown = CliRunner().invoke(app, ["guard", "report", str(tmp_path / "guard")])
-    assert "2 starts ended before a step," in shown.output
-    assert "step.pt (UnpicklingError)." in shown.output
+    assert "2 starts ended before a step, after reading step.pt (UnpicklingError)." in shown.output
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ def test_all_mistakes_are_told_at_the_line_of_the_test(tmp_path: Path) -> None:
     told = str(caught.value)
     assert told.count(f"{tmp_path}/test_x.py:7: ") == 2
     assert "there is no script 'no.py'" in told
-    assert "be a whole number >= 1, got 0" in told
+    assert "workers must be a whole number >= 1, got 0" in told
 
 
 def test_what_no_file_can_hold_is_refused() -> None:

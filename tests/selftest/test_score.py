@@ -81,7 +81,7 @@ def test_a_bug_caught_and_a_silent_control_are_good() -> None:
     good = score(CAUGHT, SILENT)
 
     assert good.exit_code == 0
-    assert "✓ 1 of 1 bugs caught wherever" in shown(good)
+    assert "✓ 1 of 1 bugs caught wherever they show" in shown(good)
 
 
 def test_a_bug_missed_is_bad_and_listed_with_its_replay() -> None:

@@ -196,7 +196,7 @@ def test_a_disk_that_is_full_at_the_end_costs_no_verdict(
 
     assert len(told) == 1
     assert caught.value.run.verdict.status == "inconclusive"
-    assert "No space left on device. The" in str(caught.value)
+    assert "No space left on device. The verdict is inconclusive: " in str(caught.value)
 
 
 def test_a_disk_that_is_full_during_the_run_is_no_defect_of_ours(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_the_trend_page_links_runs_and_suites_that_exist(
     text = page.read_text()
     links = {part.split('"')[0] for part in text.partition("<script")[0].split('href="')[1:]}
 
-    assert "newest suite: 1 of 3 runs as" in text
+    assert "newest suite: 1 of 3 runs as expected" in text
     for link in links - {"#main"}:
         assert (page.parent / link).is_file(), link
 
