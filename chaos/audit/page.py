@@ -37,8 +37,7 @@ from chaos.audit.table import (
 from chaos.check.headline import format_sentence
 from chaos.report.ci import SHOWN, AnnotatedLine, find_code_line, format_command
 from chaos.report.html import build_drawings, build_environment
-from chaos.report.markdown import (
-    SIGNS,
+from chaos.report.markdown_parts import (
     build_table_lines,
     escape_markdown,
     fit_text,
@@ -46,6 +45,7 @@ from chaos.report.markdown import (
     format_code,
 )
 from chaos.report.outcome import Tone, format_figure
+from chaos.report.parts import SIGNS
 from chaos.report.sections import list_code_lines
 from chaos.wording import capitalize_first, describe_omitted, plural
 
@@ -248,7 +248,7 @@ def render_markdown(card: Card) -> str:
     """Return an audit: the verdict, its figures, a section per finding, the omissions."""
     figures, script = list_figures(card), escape_markdown(posixpath.basename(card.job.script))
     lines = [
-        f"# {SIGNS[choose_tone(card)]} {script}: {escape_markdown(card.sentence)}",
+        f"# {SIGNS[choose_tone(card)].emoji} {script}: {escape_markdown(card.sentence)}",
         "",
     ]
     lines += [
@@ -275,7 +275,7 @@ def render_paragraph(card: Card) -> str:
     untried_kinds, claim = find_untried_kinds(card), describe_confidence(card)
     texts = [
         (
-            f"{SIGNS[choose_tone(card)]} **chaos audit of {script}: "
+            f"{SIGNS[choose_tone(card)].emoji} **chaos audit of {script}: "
             f"{escape_markdown(card.sentence)}.**"
         ),
         f"Coverage: {coverage_share(card):.0%} of the places, of {escape_markdown(card.size)}.",

@@ -10,7 +10,7 @@ from chaos.audit.table import group_rows, kind_rows, part_rows
 from chaos.check.headline import format_sentence
 from chaos.model.verdict import RESULT_WORDS
 from chaos.report.outcome import Tone
-from chaos.report.sections import ReportLine
+from chaos.report.parts import ReportLine
 from chaos.wording import describe_omitted, plural
 
 ON_THE_CARD = "on the card"

@@ -17,8 +17,9 @@ from chaos.audit.sections import CauseSection, describe_changes, list_causes, li
 from chaos.audit.table import Fate, RunTally, build_cells, group_rows, kind_rows
 from chaos.report.live import LiveLine
 from chaos.report.outcome import Tone
+from chaos.report.parts import ReportLine
 from chaos.report.screen import build_bare_table, build_labelled_table, build_number_columns
-from chaos.report.sections import ReportLine, list_code_lines
+from chaos.report.sections import list_code_lines
 from chaos.report.terminal import omit_repeated_labels
 from chaos.run.clock import Clock, elapsed_seconds
 

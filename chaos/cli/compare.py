@@ -8,8 +8,7 @@ import typer
 from chaos import report_store
 from chaos.cli.documents import Document, Format, Output
 from chaos.compare.comparison import compare_runs as compared
-from chaos.compare.render import render_json, render_markdown, render_terminal
-from chaos.report.screen import build_console, render_plain
+from chaos.compare.render import list_parts, render_json
 
 
 def compare(
@@ -45,14 +44,7 @@ def compare(
         allow_failing=allow_failing,
     )
     sides = {"before_path": str(before), "after_path": str(after)}
-    terminal_view = render_terminal(comparison, **sides)
-    if not document.takes_stdout:
-        build_console().print(terminal_view)
-    document.write(
-        {
-            "text": lambda: render_plain(lambda text_console: text_console.print(terminal_view)),
-            "json": lambda: render_json(comparison, **sides),
-            "md": lambda: render_markdown(comparison, **sides),
-        }
+    document.report(
+        list_parts(comparison, **sides), {"json": lambda: render_json(comparison, **sides)}
     )
     raise typer.Exit(comparison.exit_code)

@@ -1,15 +1,20 @@
 """The options `--format` and `--output`: a result as a document, in a file or on stdout."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import typer
+from rich.console import Console
 
 from chaos.cli.streams import write_document
 from chaos.errors import UsageError
+from chaos.report.markdown_parts import render_markdown_parts
+from chaos.report.parts import Part
+from chaos.report.screen import build_console
+from chaos.report.terminal_parts import print_parts, render_plain_parts
 
 Form: TypeAlias = Literal["text", "json", "junit", "md", "html", "github", "prometheus"]
 Format = Annotated[
@@ -66,6 +71,22 @@ class Document:
     def takes_stdout(self) -> bool:
         """Whether the document goes to stdout, and all else to stderr."""
         return self.form is not None and self.output is None
+
+    def report(
+        self,
+        parts: Sequence[Part],
+        renderers: Mapping[Form, Callable[[], str]],
+        *,
+        console: Console | None = None,
+    ) -> None:
+        """Print the parts of a result, unless the document takes stdout, and write the document."""
+        if not self.takes_stdout:
+            print_parts(parts, console or build_console())
+        texts: dict[Form, Callable[[], str]] = {
+            "text": lambda: render_plain_parts(parts),
+            "md": lambda: render_markdown_parts(parts),
+        }
+        self.write({**texts, **renderers})
 
     def write(self, renderers: Mapping[Form, Callable[[], str]]) -> None:
         """Write the document, if one was requested."""

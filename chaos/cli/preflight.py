@@ -34,13 +34,14 @@ from chaos.preflight.known_defects import find_installed_defects
 from chaos.preflight.load import SUFFIX, MarketChoice, build_run_question, load_analyses
 from chaos.preflight.market import MARKETS, TraceReading
 from chaos.preflight.question import Question
-from chaos.preflight.render import format_answer, render_summary
+from chaos.preflight.render import list_parts
 from chaos.preflight.rules import RULES
 from chaos.preflight.trace_columns import Unit
 from chaos.preflight.user_question import UserInputs, UserQuestion
 from chaos.preflight.validation import Validation, validate_runs
 from chaos.report.live import LiveLine
-from chaos.report.screen import build_bare_table, build_console, render_plain
+from chaos.report.markdown_parts import render_markdown_parts
+from chaos.report.screen import build_bare_table, build_console
 from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import Clock, SystemClock, elapsed_seconds, format_stamp
 from chaos.run.directory import ensure_reports_folder
@@ -352,17 +353,15 @@ def _run_calibration(
 
 def _publish_answer(forecast: Answer, reports: Path, console: Console, document: Document) -> None:
     page = _write_page(forecast, reports)
-    add_to_step_summary(os.environ, render_summary(forecast))
-    answer_view = format_answer(forecast, page=str(page))
-    if not document.takes_stdout:
-        console.print(answer_view)
-    document.write(
+    parts = [*list_parts(forecast, page=str(page))]
+    add_to_step_summary(os.environ, render_markdown_parts(parts))
+    document.report(
+        parts,
         {
-            "text": lambda: render_plain(lambda text_console: text_console.print(answer_view)),
             "json": lambda: _render_json(forecast),
-            "md": lambda: render_summary(forecast),
             "html": lambda: page.read_text(encoding="utf-8"),
-        }
+        },
+        console=console,
     )
 
 

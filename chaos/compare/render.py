@@ -1,11 +1,7 @@
-"""A comparison in a terminal, in Markdown, and as JSON."""
+"""The parts of a comparison, and all its figures as JSON."""
 
 import json
-from collections.abc import Iterator
-
-from rich.console import Group, RenderableType
-from rich.table import Column
-from rich.text import Text
+from collections.abc import Iterator, Mapping
 
 from chaos.compare.comparison import (
     ALPHA,
@@ -16,70 +12,55 @@ from chaos.compare.comparison import (
     SuiteComparison,
 )
 from chaos.model.summary import STALE, RunSummary
-from chaos.report.markdown import build_table_lines, escape_markdown, fit_text, format_code
-from chaos.report.screen import build_bare_table, build_number_columns
+from chaos.report.outcome import Tone
+from chaos.report.parts import (
+    Cell,
+    CellContent,
+    Commands,
+    Headline,
+    LabelledLines,
+    Paragraph,
+    Part,
+    ReportLine,
+    ResultTable,
+    Section,
+)
 from chaos.wording import plural
 
-_STYLES = {"worse": "bold red", "regression": "bold red", "better": "green", "fixed": "green"}
-_HEAD = ("scenario", "measure", "before", "after", "p", "told")
+_TONES: Mapping[str, Tone] = {
+    "worse": "bad",
+    "regression": "bad",
+    "better": "good",
+    "fixed": "good",
+    **dict.fromkeys((*OPEN, *FAIL_ON_BOTH), "open"),
+}
 
 
-def render_terminal(
+def list_parts(
     comparison: SuiteComparison, *, before_path: str, after_path: str
-) -> RenderableType:
-    """Return a table that fits 80 columns; a word has the meaning that colour repeats."""
-    result_table = build_bare_table(
-        Column("scenario", overflow="fold", ratio=1),
-        Column("measure", no_wrap=True),
-        *build_number_columns("before", "after", "p"),
-        Column("told", no_wrap=True),
-    )
-    for cells in _list_rows(comparison):
-        *plain_cells, outcome = cells
-        style = _STYLES.get(
-            outcome.partition(",")[0], "yellow" if outcome in (*OPEN, *FAIL_ON_BOTH) else ""
-        )
-        result_table.add_row(*(Text(cell) for cell in plain_cells), Text(outcome, style=style))
-    lines: list[RenderableType] = [Text(f"before  {before_path}"), Text(f"after   {after_path}")]
-    for name, (left, right) in comparison.differences.items():
-        lines.append(Text(f"{name}: {left} → {right}", style="dim"))
-    summary = Text(comparison.sentence, style="bold red" if comparison.regressions else "bold")
-    return Group(
-        *lines,
-        Text(""),
-        result_table,
-        Text(""),
-        *(Text(n) for n in _list_notes(comparison)),
-        summary,
-    )
-
-
-def render_markdown(comparison: SuiteComparison, *, before_path: str, after_path: str) -> str:
-    """Return the table in Markdown, for a pull request."""
-    lines = [
-        f"# {_select_sign(comparison)} {comparison.sentence}",
-        "",
-        f"before: {format_code(before_path)}, after: {format_code(after_path)}",
-        "",
+) -> tuple[Part, ...]:
+    """Return the answer, both sides with what differs, the measures, and notes."""
+    tone: Tone = "good" if comparison.exit_code == 0 else "open"
+    differences = [
+        ReportLine("calm", name, f"{before} → {after}")
+        for name, (before, after) in comparison.differences.items()
     ]
-    if comparison.differences:
-        rows = [
-            (escape_markdown(n), escape_markdown(left), escape_markdown(right))
-            for n, (left, right) in comparison.differences.items()
-        ]
-        lines += [*build_table_lines(("differs", "before", "after"), rows), ""]
-    lines += build_table_lines(
-        _HEAD, ([escape_markdown(cell) for cell in row] for row in _list_rows(comparison))
+    measures = ResultTable(
+        ("scenario", "measure", "before", "after", "p", "told"),
+        [*_list_rows(comparison)],
+        numbers=(2, 3, 4),
     )
-    return fit_text(
-        "\n".join([*lines, "", *(f"{note}  " for note in _list_notes(comparison))]) + "\n"
+    return (
+        Headline("bad" if comparison.regressions else tone, comparison.sentence),
+        Section(
+            [
+                Commands([("before", before_path), ("after", after_path)]),
+                LabelledLines(differences),
+            ]
+        ),
+        measures,
+        Section([*map(Paragraph, _list_notes(comparison))]),
     )
-
-
-def _select_sign(comparison: SuiteComparison) -> str:
-    if comparison.regressions:
-        return "❌"
-    return "✅" if comparison.exit_code == 0 else "❔"
 
 
 def render_json(comparison: SuiteComparison, *, before_path: str, after_path: str) -> str:
@@ -118,7 +99,7 @@ def render_json(comparison: SuiteComparison, *, before_path: str, after_path: st
     return json.dumps(suite, indent=2, ensure_ascii=False) + "\n"
 
 
-def _list_rows(comparison: SuiteComparison) -> Iterator[tuple[str, ...]]:
+def _list_rows(comparison: SuiteComparison) -> Iterator[tuple[CellContent, ...]]:
     for row in comparison.scenarios:
         yield (
             row.scenario,
@@ -126,11 +107,16 @@ def _list_rows(comparison: SuiteComparison) -> Iterator[tuple[str, ...]]:
             _describe_standing(row.before_runs),
             _describe_standing(row.after_runs),
             "",
-            row.outcome,
+            _build_outcome_cell(row.outcome),
         )
         for change in row.changes:
             p = "-" if change.p is None else f"{change.p:.3f}"
-            yield ("", change.measure.name, *_describe_medians(change), p, _describe_change(change))
+            outcome = _build_outcome_cell(_describe_change(change))
+            yield ("", change.measure.name, *_describe_medians(change), p, outcome)
+
+
+def _build_outcome_cell(outcome: str) -> Cell:
+    return Cell(outcome, _TONES.get(outcome) or _TONES.get(outcome.partition(",")[0]))
 
 
 def _describe_standing(runs: tuple[RunSummary, ...]) -> str:
@@ -167,9 +153,8 @@ def _list_notes(comparison: SuiteComparison) -> Iterator[str]:
     tested_count = sum(change.p is not None for change in changes)
     if tested_count:
         yield (
-            f"p: Mann and Whitney's test, exact, corrected after Holm for {tested_count} "
-            "tests; worse or "
-            f"better where it is at most {ALPHA:g}. d: Cliff's delta. Figures are medians."
+            f"Mann and Whitney's test, exact, p corrected after Holm for {tested_count} tests; "
+            f"worse or better where p is at most {ALPHA:g}. d: Cliff's delta. Figures are medians."
         )
     if any(change.result == "inconclusive" for change in changes):
         needed_repeats = comparison.repeats_needed

@@ -7,32 +7,15 @@ import altair as alt
 from chaos import __version__
 from chaos.preflight.answer import Answer
 from chaos.preflight.capacity import Availability
-from chaos.preflight.estimate import format_hours, format_seconds
+from chaos.preflight.estimate import format_seconds
 from chaos.preflight.forecast import Forecast
 from chaos.preflight.intervals import IntervalCurve
 from chaos.preflight.question import JobShape
-from chaos.preflight.render import (
-    LOOKS,
-    READINGS_HEAD,
-    as_read,
-    border,
-    changes_head,
-    describe_finish_time,
-    describe_trace_readings,
-    figure_notes,
-    figure_rows,
-    finish_unit,
-    format_set_options,
-    gain_cells,
-    interval,
-    own_findings,
-    readings_rows,
-    simulated_runs,
-)
+from chaos.preflight.render import describe_finish_time, finish_unit, list_parts
 from chaos.preflight.saving import NoticeCell
 from chaos.report import chart as ch
-from chaos.report.html import build_drawings, build_environment
-from chaos.wording import plural
+from chaos.report.html import render_page
+from chaos.report.parts import ChartPart, Part, ResultTable, Section
 
 HEIGHT = 240
 SLIM = 46
@@ -289,67 +272,27 @@ def grace_chart(cells: Sequence[NoticeCell]) -> ch.Chart:
 
 # -- the page -----------------------------------------------------------------------------------
 
-_env = build_environment("chaos.preflight")
-
 
 def render_answer(answer: Answer) -> str:
     """Return the page of an answer: the verdict first, then its evidence."""
-    drawn, look = [*charts(answer)], LOOKS[answer.word]
-    return _env.get_template("preflight.html.j2").render(
-        answer=answer,
-        question=answer.question,
-        costs=answer.question.costs.model_dump() if answer.question.costs else {},
-        look=look,
-        facts=facts(answer),
-        notes=figure_notes(answer),
-        border=border(answer),
-        rows=figure_rows(answer),
-        charts=drawn,
-        **build_drawings(drawn),
-        figure_rows=figure_rows,
-        gain_cells=gain_cells,
-        as_read=as_read,
-        own_findings=own_findings,
-        readings_head=READINGS_HEAD,
-        readings=readings_rows(answer),
-        trace=describe_trace_readings(answer),
-        runs=simulated_runs(answer),
-        struck="" if answer.loss_every_s is None else format_hours(answer.loss_every_s / 3600),
-        interval=interval,
-        command=format_set_options(answer.changes),
-        changes_head=changes_head(answer),
-        plural=plural,
-        version=__version__,
-        weights={"stops": "bad", "costs": "open", "advice": "calm"},
+    return render_page(
+        [*list_parts(answer, drawings=[*_list_drawings(answer)])],
+        kind="preflight of a training job",
+        heading=answer.question.preflight,
+        title=f"{answer.word}: {answer.question.preflight}",
+        footer=f"Made by chaos {__version__}.",
     )
 
 
-def facts(answer: Answer) -> tuple[tuple[str, str, str], ...]:
-    """Return the figures at the top, each a name, the figure, and its range."""
-    forecast = answer.forecast
-    if forecast is None:
-        return ()
-    unit, rows = finish_unit(forecast)[0], {name: cells for name, *cells in figure_rows(answer)}
-    low, _, high, _ = rows[f"finishes after, {unit}"]
-    costs = [name for name in rows if name.startswith("cost")]
-    ranged = [
-        (name, middle, low if low == high else f"{low} to {high}")
-        for name in ("goodput", *costs, "restarts")
-        for low, middle, high, _ in [rows[name]]
-    ]
-    shares = [
-        (name, f"{chance.share:.1%}", f"{chance.low:.1%} to {chance.high:.1%}")
-        for name, chance in (
-            ("runs that finish", forecast.finishes),
-            ("retries run out", forecast.spent),
-        )
-    ]
-    middle = describe_finish_time(forecast, forecast.finish_h.middle).removeprefix("after ")
-    finish = ("finishes after", middle, _describe_range(low, high, unit))
-    return (ranged[0], finish, *ranged[1:], *shares)
-
-
-def _describe_range(low: str, high: str, unit: str) -> str:
-    if "never" in (low, high):
-        return low if low == high else f"{low} {unit} to {high}"
-    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
+def _list_drawings(answer: Answer) -> Iterator[Section]:
+    for chart in charts(answer):
+        parts: list[Part] = [ChartPart(chart)]
+        if chart.name == "interval" and answer.curve is not None:
+            rows = [
+                (form.name, f"{form.seconds:.0f} s", form.source, form.out_of_range or "no")
+                for form in answer.curve.theory
+            ]
+            columns = ("closed form", "interval", "source", "out of its range")
+            parts.append(ResultTable(columns, rows, numbers=[1]))
+        name = f"chart-{chart.name}"
+        yield Section(parts, page_title=chart.title, name=name, media=["page"])

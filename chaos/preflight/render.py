@@ -1,15 +1,11 @@
-"""The answer in a terminal, 80 columns wide, and in Markdown; its figures as rows of text."""
+"""The parts of an answer, for every report of it, and its figures as rows of text."""
 
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
-
-from rich.console import Group as Lines
-from rich.console import RenderableType
-from rich.table import Column, Table
-from rich.text import Text
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 from chaos.preflight.advice import Advice, SettingsAdvice
 from chaos.preflight.answer import Answer
@@ -28,64 +24,91 @@ from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import RuleFinding
 from chaos.preflight.validation import FigureComparison, Validation
 from chaos.preflight.verdict import Word
-from chaos.report.markdown import build_table_lines as markdown_table
 from chaos.report.outcome import Tone
-from chaos.report.screen import (
-    build_bare_table,
-    build_labelled_table,
-    build_number_columns,
-    join_lines,
+from chaos.report.parts import (
+    Cell,
+    Commands,
+    Figures,
+    Headline,
+    LabelledLines,
+    Paragraph,
+    Part,
+    ReportLine,
+    ResultTable,
+    Section,
+    Sign,
+    limit_media,
 )
-from chaos.wording import capitalize_first
+from chaos.wording import capitalize_first, plural
 
-SHOWN = 5
+SHOWN, LEVERS_SHOWN = 5, 3
 ENDLESS = (
     "each by itself, with retries without limit but in the rows of budgets; cost is in parts, or "
     "times, of that on demand"
 )
 LEAST_SHOWN = 0.0005
 
-
-class VerdictStyle(NamedTuple):
-    """The signs of a verdict: in a terminal and on a page, and in Markdown."""
-
-    mark: str
-    style: str
-    tone: Tone
-    emoji: str
-
-
-LOOKS: dict[Word, VerdictStyle] = {
-    "go": VerdictStyle("✓", "green", "good", "✅"),
-    "go with changes": VerdictStyle("!", "yellow", "open", "⚠️"),
-    "no-go": VerdictStyle("✗", "bold red", "bad", "❌"),
-    "cannot tell": VerdictStyle("?", "bold blue", "calm", "❔"),
+LOOKS: dict[Word, tuple[Tone, Sign]] = {
+    "go": ("good", Sign("✓", "green", "✅")),
+    "go with changes": ("open", Sign("!", "yellow", "⚠️")),
+    "no-go": ("bad", Sign("✗", "bold red", "❌")),
+    "cannot tell": ("calm", Sign("?", "bold blue", "❔")),
 }
-_WEIGHTS = {"stops": ("✗", "red"), "costs": ("!", "yellow"), "advice": ("·", "dim")}
+_WEIGHTS: dict[str, tuple[Tone, str]] = {
+    "stops": ("bad", "✗"),
+    "costs": ("open", "!"),
+    "advice": ("calm", "·"),
+}
 
 
-def format_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
-    """Return the verdict, its figures, the findings, the changes, and the evidence."""
-    verdict_style = LOOKS[answer.word]
-    lines: list[RenderableType] = [
-        Text(f"{verdict_style.mark} {answer.word}: {answer.why}", style=verdict_style.style),
-        *([Text(answer.would_take)] if answer.would_take else []),
-        Text(""),
-        *_reading_lines(answer),
-    ]
+def list_parts(
+    answer: Answer, *, page: str | None = None, drawings: Sequence[Part] = ()
+) -> Iterator[Part]:
+    """Yield the verdict, its figures, the findings, the changes, and the evidence.
+
+    `page`: the path of the page; `drawings`: what only the page has.
+    """
+    yield from _list_headlines(answer)
+    yield from _list_readings(answer)
     if answer.forecast is not None:
-        lines += [_figures(answer), *(Text(note, style="dim") for note in figure_notes(answer))]
-        lines.append(Text(""))
+        glance = "below each figure: 5 to 95 % of the simulated runs, or of a share its interval"
+        yield limit_media("page", parts=[Figures(facts(answer)), Paragraph(glance, "quiet")])
+        figures: list[Part] = [_build_figure_table(answer)]
+        figures += (Paragraph(note, "quiet") for note in figure_notes(answer))
+        yield Section(figures, page_title="What is to be expected", name="figures")
     if answer.findings:
-        lines += [_findings(answer.findings), Text("")]
+        lines = _build_finding_lines(answer.findings)
+        yield Section([lines], page_title="Settings to look at", name="settings")
     if answer.counsel is not None:
-        lines += [*_advice(answer.counsel), Text("")]
-    if answer.changes:
-        lines += [*_changes(answer), Text("")]
-    for validation in answer.validation:
-        lines += [*_validation(validation), Text("")]
-    lines.append(build_labelled_table(_tail(answer, page)))
-    return Lines(*lines)
+        yield from _list_advice(answer.counsel)
+    if answer.changes or answer.by_hand:
+        yield _build_changes(answer)
+    yield from drawings
+    yield from map(_build_validation, answer.validation)
+    costs = limit_media("page", parts=_list_cost_tables(answer))
+    ground: list[Part] = [LabelledLines([*_list_grounds(answer)]), costs]
+    if page is not None:
+        ground.append(Commands([("report", page)]))
+    yield Section(ground, page_title="What this rests on", name="ground")
+
+
+def _list_headlines(answer: Answer) -> Iterator[Part]:
+    """Yield the verdict; in Markdown it stands among other texts, and says what it is about."""
+    (tone, sign), question = LOOKS[answer.word], answer.question
+    job, market = question.job, question.market
+    loss_interval = ""
+    if answer.loss_every_s is not None:
+        loss_interval = f"; a loss for the job every {format_hours(answer.loss_every_s / 3600)}"
+    setting = (
+        f"{plural(job.nodes, 'node')} and {job.spare_nodes} spare on the market {market.name} "
+        f"({market.mtbf_h:.1f} h per node{loss_interval}), {job.steps:,} steps, a checkpoint "
+        f"every {plural(job.checkpoint_every_steps, 'step')}"
+    )
+    notes = [answer.would_take] if answer.would_take else []
+    headline = Headline(tone, answer.word, "", answer.why, notes, [setting], sign)
+    yield limit_media("terminal", "page", parts=[headline])
+    job_line = Paragraph(f"{question.preflight} on the market {market.name}")
+    yield limit_media("markdown", parts=[replace(headline, subject="preflight"), job_line])
 
 
 def as_read(answer: Answer) -> str:
@@ -93,31 +116,24 @@ def as_read(answer: Answer) -> str:
     return f"{answer.read_as}: {answer.word}: {answer.why}"
 
 
-def _reading_lines(answer: Answer) -> Iterator[RenderableType]:
+def _list_readings(answer: Answer) -> Iterator[Part]:
     """Yield the answers by each way to read a trace: with all figures where they differ."""
     if answer.depends:
-        for reading in answer.readings:
-            yield Text(as_read(reading), style=LOOKS[reading.word].style)
-            yield _figures(reading)
-            extra_findings = own_findings(reading, answer)
-            yield from [_findings(extra_findings)] if extra_findings else []
-            yield Text("")
+        for number, reading in enumerate(answer.readings):
+            findings = _build_finding_lines(own_findings(reading, answer))
+            parts = [_build_figure_table(reading), findings]
+            yield Section(parts, title=as_read(reading), name=f"reading-{number}")
     elif answer.readings:
-        head, *columns = READINGS_HEAD
-        table = _table(head, *columns)
-        for name, *cells in readings_rows(answer):
-            table.add_row(Text(name), *cells)
-        yield table
-        yield Text("")
+        rows = readings_rows(answer)
+        table = ResultTable(("by", "answer", "goals met", "goodput", "waiting"), rows, range(2, 5))
+        yield Section([table], page_title="How the question is read", name="readings")
 
 
-def _figures(answer: Answer) -> Table:
+def _build_figure_table(answer: Answer) -> ResultTable:
     """Return the forecast as rows of 5, 50 and 95 %, with the median after the changes."""
-    columns = ["5 %", "50 %", "95 %", *(["changed"] if answer.after is not None else [])]
-    table = _table("", *columns)
-    for name, *cells in figure_rows(answer):
-        table.add_row(Text(name), *cells[: len(columns)])
-    return table
+    columns = ["", "5 %", "50 %", "95 %", *(["changed"] if answer.after is not None else [])]
+    rows = [row[: len(columns)] for row in figure_rows(answer)]
+    return ResultTable(columns, rows, range(1, len(columns)))
 
 
 def describe_time_use(forecast: Forecast) -> str:
@@ -134,22 +150,29 @@ def describe_time_use(forecast: Forecast) -> str:
     return ", ".join(f"{words[name]} {share:.1%}" for name, share in parts if share >= LEAST_SHOWN)
 
 
-def _validation(validation: Validation) -> Iterator[RenderableType]:
-    yield Text(f"compared with {validation.what}", style="bold")
-    table = _table("", "predicted", "measured", "off by", "inside")
-    for row in validation.rows:
-        name, *cells = _compared_cells(row)
-        mark, style = ("✓", "") if row.agrees else ("✗", "yellow")
-        inside = "" if row.inside is None else f"{row.inside:.0%}"
-        table.add_row(Text(f"{mark} {name}", style=style), *cells, inside)
-    yield table
-    for note in validation.notes:
-        yield Text(note, style="yellow")
+def _build_validation(validation: Validation) -> Section:
+    meaning = (
+        "means over the runs with their 95 % intervals; ✓ where what was measured lies in the "
+        "interval that was predicted; inside: runs within 5 to 95 % of single runs, 90 % due"
+    )
+    columns = ("figure", "predicted", "measured", "off by", "inside")
+    table = ResultTable(columns, [_compare_cells(row) for row in validation.rows], range(1, 5))
+    notes = [ReportLine("open", "note", note) for note in validation.notes]
+    explanation = limit_media("page", "markdown", parts=[Paragraph(meaning, "quiet")])
+    title = f"Compared with {validation.what}"
+    return Section([explanation, table, LabelledLines(notes)], title=title)
 
 
-def _compared_cells(row: FigureComparison) -> tuple[str, ...]:
+def _compare_cells(row: FigureComparison) -> tuple[Cell | str, ...]:
     name = f"{row.figure}, {row.unit}" if row.unit else row.figure
-    return name, interval(row.predicted), interval(row.measured), f"{row.difference:+.1%}"
+    tone: Tone = "good" if row.agrees else "bad"
+    return (
+        Cell(name, tone, has_sign=True, aside=plural(row.runs, "run")),
+        interval(row.predicted),
+        interval(row.measured),
+        f"{row.difference:+.1%}",
+        "-" if row.inside is None else f"{row.inside:.0%}",
+    )
 
 
 def interval(estimate: Estimate) -> str:
@@ -157,34 +180,53 @@ def interval(estimate: Estimate) -> str:
     return f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
 
 
-def _findings(findings: Sequence[RuleFinding]) -> Table:
-    marks = [(*_WEIGHTS[finding.weight], finding) for finding in findings]
-    return build_labelled_table(
-        (f"{mark} {rule_finding.rule}", style, rule_finding.text)
-        for mark, style, rule_finding in marks
-    )
+def _build_finding_lines(findings: Sequence[RuleFinding]) -> LabelledLines:
+    lines = []
+    for finding in findings:
+        tone, mark = _WEIGHTS[finding.weight]
+        aside = f"{finding.reason} Source: {finding.source}."
+        lines.append(ReportLine(tone, f"{mark} {finding.rule}", finding.text, aside=aside))
+    return LabelledLines(lines)
 
 
-def _advice(counsel: SettingsAdvice) -> Iterator[RenderableType]:
+def _list_advice(counsel: SettingsAdvice) -> Iterator[Part]:
+    """Yield what is worth most, and on a page all that differs for sure."""
     worthwhile = [advice for advice in counsel.settings if advice.is_worth_it][:SHOWN]
-    if worthwhile:
-        yield _gains("change", worthwhile)
-    if counsel.levers:
-        if worthwhile:
-            yield Text("")
-        yield _gains("what a cost is worth", counsel.levers[:3])
-    if worthwhile or counsel.levers:
-        yield Text(ENDLESS, style="dim")
+    gains = {"change": worthwhile, "what a cost is worth": counsel.levers[:LEVERS_SHOWN]}
+    tables = [_build_gain_table(head, rows) for head, rows in gains.items() if rows]
+    notes = [Paragraph(ENDLESS, "quiet")] if tables else []
+    yield limit_media("terminal", parts=[*tables, *notes])
+    lead = (
+        "each by itself, simulated with the same losses; in percentage points, or in times the "
+        "price on demand, with 95 % intervals. A difference whose interval holds 0 is unsure, and "
+        "a change with no sure difference is left out. Beside the budgets themselves, changes are "
+        "judged with retries without limit"
+    )
+    spares = counsel.spares if len(counsel.spares) > 1 else ()
+    sure_gains = {
+        head: [advice for advice in rows if advice.is_sure]
+        for head, rows in {
+            "change": counsel.settings,
+            "how many spares": spares,
+            "what a cost is worth": counsel.levers,
+        }.items()
+    }
+    page_parts: list[Part] = [Paragraph(lead, "quiet")]
+    page_parts += (_build_gain_table(head, rows) for head, rows in sure_gains.items() if rows)
+    yield Section(page_parts, page_title="What a change buys", name="advice", media=["page"])
 
 
-def _changes(answer: Answer) -> Iterator[RenderableType]:
-    """Yield the line to paste, whole, and the steps that remain beside it."""
-    yield Text(changes_head(answer), style="bold")
-    yield Text(format_set_options(answer.changes))
-    if answer.new_findings:
-        yield _findings(answer.new_findings)
+def _build_changes(answer: Answer) -> Section:
+    """Return the line to paste, whole, and the steps that remain beside it."""
+    parts: list[Part] = []
+    if answer.changes:
+        parts.append(Commands([("", format_set_options(answer.changes))]))
+    parts.append(_build_finding_lines(answer.new_findings))
     if answer.by_hand:
-        yield Text(f"to mend by hand: {', '.join(finding.rule for finding in answer.by_hand)}")
+        rules = ", ".join(finding.rule for finding in answer.by_hand)
+        parts.append(Paragraph(f"to mend by hand: {rules}"))
+    title = capitalize_first(changes_head(answer)) if answer.changes else ""
+    return Section(parts, title=title, page_title=title or "What to change", name="changes")
 
 
 def changes_head(answer: Answer) -> str:
@@ -194,28 +236,27 @@ def changes_head(answer: Answer) -> str:
     return "set together, these meet every goal"
 
 
-def _gains(head: str, rows: Sequence[Advice]) -> Table:
-    table = _table(head, "goals met", "goodput", "cost")
-    for advice in rows:
-        table.add_row(Text(advice.what), *(text for text, _ in gain_cells(advice)))
-    return table
+def _build_gain_table(head: str, rows: Sequence[Advice]) -> ResultTable:
+    """Return the gains in goals met, goodput and cost, each with the range of its interval."""
+    columns = (head, "goals met", "goodput", "cost")
+    return ResultTable(columns, [(row.what, *gain_cells(row)) for row in rows], range(1, 4))
 
 
-def gain_cells(advice: Advice) -> tuple[tuple[str, str], ...]:
+def gain_cells(advice: Advice) -> tuple[Cell, Cell, Cell]:
     """Return the gains in goals met, goodput and cost, each with the range of its interval."""
     cost = (
-        ("not known", "")
+        Cell("not known")
         if advice.cost is None
-        else _gain_cell(advice.cost, _cost_unit(advice.cost))
+        else _build_gain_cell(advice.cost, _cost_unit(advice.cost))
     )
-    return _gain_cell(advice.chance), _gain_cell(advice.goodput), cost
+    return _build_gain_cell(advice.chance), _build_gain_cell(advice.goodput), cost
 
 
 def _cost_unit(gain: Estimate) -> Literal["pt", "times"]:
     return "times" if max(abs(gain.low), abs(gain.high)) >= 1 else "pt"
 
 
-def _gain_cell(gain: Estimate, unit: Literal["pt", "times"] = "pt") -> tuple[str, str]:
+def _build_gain_cell(gain: Estimate, unit: Literal["pt", "times"] = "pt") -> Cell:
     """Return a difference of shares, or "unsure", and its range."""
     times = 100 if unit == "pt" else 1
     value, low, high = (
@@ -223,30 +264,51 @@ def _gain_cell(gain: Estimate, unit: Literal["pt", "times"] = "pt") -> tuple[str
         for text in (f"{times * share:+,.1f}" for share in (gain.value, gain.low, gain.high))
     )
     if value == "0":
-        return value, f"{low} to {high}"
-    return f"{value} {unit}" if gain.excludes_zero else "unsure", f"{low} to {high} {unit}"
+        return Cell(value, aside=f"({low} to {high})")
+    text = f"{value} {unit}" if gain.excludes_zero else "unsure"
+    return Cell(text, aside=f"({low} to {high} {unit})")
 
 
-def _tail(answer: Answer, page: str | None) -> Iterator[tuple[str, str, str]]:
-    forecast, curve = answer.forecast, answer.curve
-    if forecast is not None:
-        yield "time goes", "dim", describe_time_use(forecast)
-    if curve is not None:
-        low, high = curve.flat_s
-        text = (
-            f"any interval from {format_seconds(low)} to {format_seconds(high)} is within 1 pt of "
-            "the best"
-        )
-        if low == high:
-            text = f"of those tried, only {format_seconds(low)} is within 1 pt of the best"
-        yield "interval", "dim", text
-    if (goals := border(answer)) is not None:
-        yield "border", "dim", goals
-    yield from _ground(answer)
+def _list_grounds(answer: Answer) -> Iterator[ReportLine]:
+    """Yield what the figures rest on, and the limits of the answer."""
+    yield from _list_forecast_lines(answer)
+    market, costs = answer.question.market, answer.question.costs
+    yield from (ReportLine("calm", "trace", note) for note in describe_trace_readings(answer))
+    loss_interval = ""
+    if answer.loss_every_s is not None:
+        loss_interval = f", a loss for the job every {format_seconds(answer.loss_every_s)}"
+    text = f"{market.name}: {market.mtbf_h:.1f} h per node{loss_interval} ({market.source})"
+    yield ReportLine("calm", "market", text)
+    if costs is not None:
+        yield ReportLine("calm", "costs", costs.source)
+    if answer.ignored:
+        yield ReportLine("open", "ignored", ", ".join(answer.ignored))
+    yield from (ReportLine("open", "note", note) for note in answer.notes)
     if (runs := simulated_runs(answer)) is not None:
-        yield "rests on", "dim", f"{runs:,} simulated runs, seed {answer.effort.seed}"
-    if page is not None:
-        yield "report", "dim", page
+        text = f"{runs:,} simulated runs, seed {answer.effort.seed}"
+        aside = "What the model does not know is in docs/notes/0006-preflight.md."
+        yield ReportLine("calm", "rests on", text, aside=aside)
+
+
+def _list_forecast_lines(answer: Answer) -> Iterator[ReportLine]:
+    if answer.forecast is not None:
+        yield ReportLine("calm", "time goes", describe_time_use(answer.forecast))
+    if answer.curve is not None:
+        low, high = map(format_seconds, answer.curve.flat_s)
+        text = f"any interval from {low} to {high} is within 1 pt of the best"
+        if low == high:
+            text = f"of those tried, only {low} is within 1 pt of the best"
+        yield ReportLine("calm", "interval", text)
+    if (goals := border(answer)) is not None:
+        yield ReportLine("calm", "border", goals)
+
+
+def _list_cost_tables(answer: Answer) -> Iterator[ResultTable]:
+    if answer.question.costs is not None:
+        costs = answer.question.costs.model_dump()
+        steps = ("step", "save", "upload", "detect", "teardown", "schedule", "start", "restore")
+        rows = [(f"{step}_s", f"{costs[f'{step}_s']:.4g}") for step in steps]
+        yield ResultTable(("cost", "seconds"), rows, range(1, 2))
 
 
 def simulated_runs(answer: Answer) -> int | None:
@@ -255,26 +317,6 @@ def simulated_runs(answer: Answer) -> int | None:
         (a.forecast for a in (answer, *answer.readings) if a.forecast is not None), None
     )
     return None if forecast is None else forecast.runs
-
-
-def _ground(answer: Answer) -> Iterator[tuple[str, str, str]]:
-    market, costs = answer.question.market, answer.question.costs
-    for trace_note in describe_trace_readings(answer):
-        yield "trace", "dim", trace_note
-    loss_interval = ""
-    if answer.loss_every_s is not None:
-        loss_interval = f", a loss for the job every {format_seconds(answer.loss_every_s)}"
-    yield (
-        "market",
-        "dim",
-        f"{market.name}: {market.mtbf_h:.1f} h per node{loss_interval} ({market.source})",
-    )
-    if costs is not None:
-        yield "costs", "dim", costs.source
-    if answer.ignored:
-        yield "ignored", "yellow", ", ".join(answer.ignored)
-    for note in answer.notes:
-        yield "note", "yellow", note
 
 
 def format_set_options(changes: dict[str, Any]) -> str:
@@ -286,90 +328,6 @@ def format_set_options(changes: dict[str, Any]) -> str:
 
 def _value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _table(head: str, *columns: str) -> Table:
-    return build_bare_table(Column(head, overflow="fold"), *build_number_columns(*columns))
-
-
-# -- Markdown -----------------------------------------------------------------------------------
-
-
-def render_summary(answer: Answer) -> str:
-    """Return verdict, figures, findings and changes as Markdown."""
-    return "\n\n".join(_paragraphs(answer)) + "\n"
-
-
-def _paragraphs(answer: Answer) -> Iterator[str]:
-    question = answer.question
-    yield f"### {LOOKS[answer.word].emoji} preflight: {answer.word}"
-    yield (
-        f"{_cell(question.preflight)} on the market {_cell(question.market.name)}.\n"
-        f"{_cell(answer.why)}."
-    )
-    if answer.would_take:
-        yield f"{_cell(capitalize_first(answer.would_take))}."
-    yield from _readings(answer)
-    if answer.forecast is not None:
-        yield _format_table(("", "5 %", "50 %", "95 %"), [row[:4] for row in figure_rows(answer)])
-        yield "\n".join(_describe_forecast(answer, answer.forecast))
-    yield from _findings_table("what is wrong", answer.findings)
-    if answer.ignored:
-        yield f"Ignored: {', '.join(answer.ignored)}."
-    if answer.changes:
-        yield f"{changes_head(answer).capitalize()}:"
-        yield f"```\n{format_set_options(answer.changes)}\n```"
-    yield from _findings_table("to look at with the changes", answer.new_findings)
-    if answer.by_hand:
-        yield f"To mend by hand: {', '.join(f'`{finding.rule}`' for finding in answer.by_hand)}."
-    for validation in answer.validation:
-        yield f"Compared with {_cell(validation.what)}:"
-        yield _comparison(validation)
-    for note in (*describe_trace_readings(answer), *answer.notes):
-        yield f"Note: {_cell(note)}."
-
-
-def _readings(answer: Answer) -> Iterator[str]:
-    if answer.depends:
-        for reading in answer.readings:
-            yield f"{_cell(as_read(reading))}."
-            yield _format_table(
-                ("", "5 %", "50 %", "95 %"), [row[:4] for row in figure_rows(reading)]
-            )
-            yield from _findings_table("what is wrong", own_findings(reading, answer))
-    elif answer.readings:
-        yield _format_table(READINGS_HEAD, readings_rows(answer))
-
-
-def _describe_forecast(answer: Answer, forecast: Forecast) -> Iterator[str]:
-    yield f"Time goes: {describe_time_use(forecast)}. "
-    yield f"{forecast.runs} simulated runs, seed {answer.effort.seed}."
-    yield from (f"{note} " for note in figure_notes(answer))
-    if (text := border(answer)) is not None:
-        yield f"{capitalize_first(text)}."
-
-
-def _findings_table(head: str, findings: Sequence[RuleFinding]) -> Iterator[str]:
-    if findings:
-        yield _format_table(
-            ("setting", head), [(f"`{finding.rule}`", finding.text) for finding in findings]
-        )
-
-
-def _comparison(validation: Validation) -> str:
-    marked = [("✅" if row.agrees else "❌", *_compared_cells(row)) for row in validation.rows]
-    rows = [(f"{mark} {name}", *cells) for mark, name, *cells in marked]
-    return _format_table(("mean, 95 % interval", "predicted", "measured", "off by"), rows)
-
-
-def _format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join(markdown_table(head, ([_cell(text) for text in row] for row in rows)))
-
-
-def _cell(text: str) -> str:
-    """Return text that neither ends a cell nor opens a tag."""
-    plain = join_lines(text).replace("\\", "\\\\").replace("|", "\\|")
-    return plain.replace("<", "&lt;").replace(">", "&gt;")
 
 
 # -- figures as rows of text --------------------------------------------------------------------
@@ -394,9 +352,6 @@ def figure_rows(answer: Answer) -> tuple[Cells, ...]:
         (name, *cells, "-" if changed_cells is None else changed_cells[name][1])
         for name, cells in original_cells.items()
     )
-
-
-READINGS_HEAD = ("by", "answer", "goals met", "goodput", "waiting")
 
 
 def readings_rows(answer: Answer) -> tuple[tuple[str, ...], ...]:
@@ -533,3 +488,34 @@ def describe_finish_time(forecast: Forecast, hours: float) -> str:
     return (
         "never" if forecast.watched_h is None else f"not within {format_hours(forecast.watched_h)}"
     )
+
+
+def facts(answer: Answer) -> tuple[tuple[str, str, str], ...]:
+    """Return the figures at the top, each a name, the figure, and its range."""
+    forecast = answer.forecast
+    if forecast is None:
+        return ()
+    unit, rows = finish_unit(forecast)[0], {name: cells for name, *cells in figure_rows(answer)}
+    low, _, high, _ = rows[f"finishes after, {unit}"]
+    costs = [name for name in rows if name.startswith("cost")]
+    ranged = [
+        (name, middle, low if low == high else f"{low} to {high}")
+        for name in ("goodput", *costs, "restarts")
+        for low, middle, high, _ in [rows[name]]
+    ]
+    shares = [
+        (name, f"{chance.share:.1%}", f"{chance.low:.1%} to {chance.high:.1%}")
+        for name, chance in (
+            ("runs that finish", forecast.finishes),
+            ("retries run out", forecast.spent),
+        )
+    ]
+    middle = describe_finish_time(forecast, forecast.finish_h.middle).removeprefix("after ")
+    finish = ("finishes after", middle, _describe_range(low, high, unit))
+    return (ranged[0], finish, *ranged[1:], *shares)
+
+
+def _describe_range(low: str, high: str, unit: str) -> str:
+    if "never" in (low, high):
+        return low if low == high else f"{low} {unit} to {high}"
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"

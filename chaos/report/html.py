@@ -7,6 +7,7 @@ error, and an audit that finds nothing need not pay.
 
 import json
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from chaos.check.code_lines import describe_save_contents
 from chaos.check.headline import format_sentence
@@ -33,6 +34,7 @@ from chaos.report.outcome import (
     group_scenarios,
 )
 from chaos.report.page import build_settings, select_excerpt
+from chaos.report.parts import Part, list_charts, split_cell
 from chaos.report.sections import (
     build_resume_table,
     describe_suite,
@@ -49,6 +51,13 @@ PAGE_NAME = "report.html"
 FINDINGS_LINKED = 8  # in the banner; the section of each check has all of them
 
 
+def _format_code(text: str) -> Markup:
+    """Return a text in which words between backticks are code."""
+    words = (escape(word) for word in text.split("`"))
+    parts = (f"<code>{word}</code>" if n % 2 else word for n, word in enumerate(words))
+    return Markup("".join(parts))  # noqa: S704 (escaped just now)
+
+
 def build_environment(*packages: str) -> Environment:
     """Return the templates of these packages, in the frame, style and words of a run's report."""
     env = Environment(
@@ -62,6 +71,9 @@ def build_environment(*packages: str) -> Environment:
         "sentence": format_sentence,
         "begun": capitalize_first,
         "belongs": describe_save_contents,
+        "cells": split_cell,
+        "coded": _format_code,
+        "slug": lambda title: "-".join(re.findall("[a-z]+", title.lower())),
     }
     return env
 
@@ -88,6 +100,15 @@ class Fragment:
 def render_fragment(fragment: Fragment) -> str:
     """Return a result as a part of another's page, such as a notebook, light or dark."""
     return _env.get_template("fragment.html.j2").render(shown=fragment)
+
+
+def render_page(
+    parts: Sequence[Part], *, kind: str, heading: str, footer: str = "", title: str = ""
+) -> str:
+    """Return the page of a result: its heading, its parts and their drawings."""
+    template = _env.get_template("result.html.j2")
+    frame = {"kind": kind, "heading": heading, "footer": footer, "title": title or heading}
+    return template.render(list=parts, **frame, **build_drawings([*list_charts(parts)]))
 
 
 def render_run(run: FinishedRun) -> str:

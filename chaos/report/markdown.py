@@ -1,11 +1,17 @@
 """A run and a suite in Markdown: for a pull request, an issue, the summary of a CI step."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from chaos.check.goodput import build_ledger, get_ledger
 from chaos.check.headline import format_sentence
 from chaos.report import page
+from chaos.report.markdown_parts import (
+    build_table_lines,
+    escape_markdown,
+    fit_text,
+    format_bullet,
+    format_code,
+)
 from chaos.report.outcome import (
     FIGURES,
     STANDINGS,
@@ -16,10 +22,9 @@ from chaos.report.outcome import (
     find_tone,
     group_scenarios,
 )
-from chaos.report.screen import join_lines
+from chaos.report.parts import SIGNS
 from chaos.report.sections import (
     ListLimits,
-    ReportLine,
     ReportSection,
     build_replay_command,
     build_sections,
@@ -28,12 +33,9 @@ from chaos.report.sections import (
 )
 from chaos.wording import capitalize_first, describe_omitted
 
-LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
 BREVITY = ListLimits(anomalies=10, events=10, state_parts=20)
 REASONS_SHOWN = 50
-SIGNS = {"good": "✅", "bad": "❌", "open": "❔", "calm": "☑️"}
 SKIPPED = "⏭️"
-_ACTIVE = re.compile(r"([\\`*_\[\]<>|~])|^(:)(?=:)")  # the last one: a command to GitHub
 
 
 def render_run_markdown(run: FinishedRun) -> str:
@@ -41,7 +43,7 @@ def render_run_markdown(run: FinishedRun) -> str:
     verdict, facts = run.verdict, page.build_facts(run)
     lines = [
         (
-            f"# {SIGNS[find_tone(verdict)]} {describe_verdict(verdict)}: "
+            f"# {SIGNS[find_tone(verdict)].emoji} {describe_verdict(verdict)}: "
             f"{escape_markdown(run.plan.scenario)}"
         ),
         "",
@@ -72,7 +74,7 @@ def render_suite_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> 
     headings = ("scenario", "verdict", *passed_column, *FIGURES)
     cells = [_build_cells(runs, headings[2:]) for runs in groups]
     lines = [f"# {title}: {describe_suite(groups)}", ""]
-    lines += [*build_table_lines(headings, cells, numbers_start=2), ""]
+    lines += [*build_table_lines(headings, cells, numbers=range(2, len(headings))), ""]
     unexpected_rows = [row for row in rows if row.standing != "expected"]
     for row in unexpected_rows[:REASONS_SHOWN]:
         number = "" if row.repeat is None else f", run {row.repeat}"
@@ -96,36 +98,6 @@ def _build_cells(runs: ScenarioRuns, names: Sequence[str]) -> tuple[str, ...]:
         ),
         *(figures[name] for name in names),
     )
-
-
-def build_table_lines(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], *, numbers_start: int | None = None
-) -> list[str]:
-    """Return the lines of a table; the columns from `numbers_start` on are aligned right."""
-    first_number_column = len(headings) if numbers_start is None else numbers_start
-    rule = ["---" if column < first_number_column else "---:" for column in range(len(headings))]
-    return ["| " + " | ".join(cells) + " |" for cells in (headings, rule, *rows)]
-
-
-def escape_markdown(text: str) -> str:
-    """Return a text that Markdown shows as it is, on one line."""
-    return _ACTIVE.sub(r"\\\1\2", join_lines(text))
-
-
-def format_code(text: str) -> str:
-    """Return a command or a path as Markdown shows it in one line of code."""
-    words = join_lines(text)
-    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", words)), default=0))
-    return f"{ticks}{words}{ticks}" if ticks == "`" else f"{ticks} {words} {ticks}"
-
-
-def fit_text(text: str, *, limit: int = LIMIT_BYTES) -> str:
-    """Return a text of at most `limit` bytes, cut at a line, with a note if it was cut."""
-    if len(text.encode()) <= limit:
-        return text
-    tail = "\n\n(cut here: the rest is in the report)\n"
-    cut_text = text.encode()[: limit - len(tail.encode())].decode(errors="ignore")
-    return cut_text.rpartition("\n")[0] + tail
 
 
 def _render_ops(run: FinishedRun) -> list[str]:
@@ -152,12 +124,6 @@ def _render_section(section: ReportSection) -> list[str]:
     return [f"## {title}", "", *map(format_bullet, section.lines), ""]
 
 
-def format_bullet(line: ReportLine) -> str:
-    """Return a line as an item of a list."""
-    label = f"**{escape_markdown(line.label)}**: " if line.label else ""
-    return f"- {label}{escape_markdown(line.text)}" + (f" ({line.events})" if line.events else "")
-
-
 def _render_goodput(run: FinishedRun) -> list[str]:
     from chaos.report.goodput import build_goodput_rows, describe_goodput  # noqa: PLC0415 - it draws, as a page
 
@@ -179,4 +145,4 @@ def _render_goodput(run: FinishedRun) -> list[str]:
 
 
 def _select_sign(row: SuiteRow) -> str:
-    return SKIPPED if row.standing == "skipped" else SIGNS[find_row_tone(row)]
+    return SKIPPED if row.standing == "skipped" else SIGNS[find_row_tone(row)].emoji

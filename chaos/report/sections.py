@@ -19,7 +19,8 @@ from chaos.model.verdict import (
     JobLine,
     Verdict,
 )
-from chaos.report.outcome import ScenarioRuns, Tone
+from chaos.report.outcome import ScenarioRuns
+from chaos.report.parts import ReportLine
 from chaos.wording import describe_omitted, describe_ranks, plural
 
 AS_ABOVE = "as said above"
@@ -37,17 +38,6 @@ class ListLimits:
     state_parts: int | None = None
     #: Whether it has the notes, which a suite has once for all its runs.
     notes: bool = True
-
-
-@dataclass(frozen=True)
-class ReportLine:
-    """One thing to report, with its label: a check, a part of the state, or a word."""
-
-    tone: Tone
-    label: str
-    text: str
-    #: The events that show it, in words; may be empty.
-    events: str = ""
 
 
 @dataclass(frozen=True)

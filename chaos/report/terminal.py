@@ -19,6 +19,7 @@ from chaos.report.outcome import (
     find_standing,
     group_scenarios,
 )
+from chaos.report.parts import ReportLine
 from chaos.report.screen import (
     build_bare_table,
     build_labelled_table,
@@ -27,7 +28,6 @@ from chaos.report.screen import (
 )
 from chaos.report.sections import (
     ListLimits,
-    ReportLine,
     build_sections,
     describe_verdict,
     list_broken_promises,

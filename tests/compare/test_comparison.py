@@ -7,8 +7,10 @@ import pytest
 from rich.console import Console
 
 from chaos.compare.comparison import ScenarioChange, compare_runs
-from chaos.compare.render import render_json, render_markdown, render_terminal
+from chaos.compare.render import list_parts, render_json
 from chaos.model.summary import RunSummary
+from chaos.report.markdown_parts import render_markdown_parts
+from chaos.report.terminal_parts import print_parts
 from tests.accepted import expect_text
 from tests.report.past import past_run
 
@@ -62,7 +64,7 @@ def test_with_too_few_repeats_for_any_p_how_many_it_takes_is_said(repeats: int) 
     assert (change.result, change.p) == ("inconclusive", None)
     assert change.lowest_p == pytest.approx((1, 1 / 3, 0.1)[repeats - 1])
     assert found.exit_code == 0
-    text = render_markdown(found, before_path="a", after_path="b")
+    text = render_markdown_parts(list_parts(found, before_path="a", after_path="b"))
     assert "5 on each side could show one in any of 3 measures of 1 scenario" in text
     assert "`chaos run --repeat 5`" in text
     assert json.loads(render_json(found, before_path="a", after_path="b"))["repeats_needed"] == 5
@@ -189,7 +191,9 @@ def test_a_new_scenario_that_fails_is_no_word_of_no_regression() -> None:
     assert [row.outcome for row in found.scenarios] == ["same", "new, fails"]
     assert found.exit_code == 2
     expect_text(found.sentence, "found sentence")
-    assert render_markdown(found, before_path="a", after_path="b").startswith("# ❔ ")
+    assert render_markdown_parts(list_parts(found, before_path="a", after_path="b")).startswith(
+        "# ❔ "
+    )
     assert worse.exit_code == 1
     expect_text(worse.sentence, "worse sentence")
 
@@ -217,9 +221,8 @@ def test_the_table_fits_80_columns_and_says_in_words_what_colour_repeats() -> No
     slow = [run.model_copy(update={"recovery_s": 9 + n}) for n, run in enumerate(long)]
     written = io.StringIO()
     console = Console(file=written, width=80, color_system=None)
-    console.print(
-        render_terminal(compare_runs(long, slow), before_path="reports/a", after_path="reports/b")
-    )
+    found = compare_runs(long, slow)
+    print_parts(list_parts(found, before_path="reports/a", after_path="reports/b"), console)
     text = written.getvalue()
 
     assert max(map(len, text.splitlines())) <= 80

@@ -244,7 +244,7 @@ def test_a_go_says_which_goals_would_be_missed() -> None:
     met = {"goal.deadline_h": borders["deadline"] * 1.05, "goal.goodput": borders["goodput"] - 0.02}
     assert answer_question(change_question(asked, met), FEW).word == "go"
     assert f"a deadline below {borders['deadline']:.1f} h" in shown(found)
-    assert "A deadline below" in render_answer(found)
+    assert "a deadline below" in render_answer(found)
 
 
 def test_advice_names_the_lever() -> None:

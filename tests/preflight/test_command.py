@@ -180,7 +180,7 @@ def test_the_summary_is_added_to_githubs_where_there_is_one(
     assert ran(monkeypatch, tmp_path, "--deadline", "8") == 0
 
     text = summary.read_text(encoding="utf-8")
-    assert text.startswith("before\n### ✅ preflight: go")
+    assert text.startswith("before\n# ✅ preflight: go")
     assert "| goodput |" in text
 
 

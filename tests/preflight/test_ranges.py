@@ -23,10 +23,9 @@ from chaos.preflight.ranges import (
     find_border,
     list_readings,
 )
-from chaos.preflight.render import render_summary
 from tests.called import chaos
 from tests.preflight.questions import memoryless
-from tests.preflight.shown import shown
+from tests.preflight.shown import in_markdown, shown
 
 FEW = Effort(runs=400, jobs=1)
 
@@ -51,7 +50,7 @@ def test_where_the_ends_differ_it_cannot_be_told_and_the_border_is_said(open_: A
     assert (open_.word, cheap.word, dear.word) == ("cannot tell", "go", "no-go")
     assert cheap.read_as == "a restart of 30.0 s"
     assert "It is a go if a restart costs " in open_.why
-    for text in (shown(open_), render_answer(open_), render_summary(open_)):
+    for text in (shown(open_), render_answer(open_), in_markdown(open_)):
         assert "a restart of 30.0 s: go: " in " ".join(text.split())
 
 

@@ -3,10 +3,8 @@
 import math
 import shlex
 from dataclasses import replace
-from io import StringIO
 
 import pytest
-from rich.console import Console
 
 from chaos.cli.preflight import parse_assignments
 from chaos.preflight.answer import Answer, answer_question
@@ -15,11 +13,11 @@ from chaos.preflight.forecast import Effort
 from chaos.preflight.market import find_preset
 from chaos.preflight.page import render_answer
 from chaos.preflight.question import change_question
-from chaos.preflight.render import figure_rows, format_answer, format_set_options, render_summary
+from chaos.preflight.render import figure_rows, format_set_options
 from chaos.preflight.validation import FigureComparison, Validation
 from chaos.preflight.verdict import Word, find_verdict
 from tests.preflight.questions import sound_question
-from tests.preflight.shown import shown
+from tests.preflight.shown import in_markdown, shown
 
 HELD = Validation(
     "30 runs | on <fork>",
@@ -55,34 +53,31 @@ def test_a_job_of_seconds_has_its_figures_in_seconds() -> None:
 
 
 def test_the_difference_stands_in_every_report_whether_it_flatters_or_not(held: Answer) -> None:
-    written = StringIO()
-    Console(file=written, width=80).print(format_answer(held))
-
-    for text in (written.getvalue(), render_answer(held), render_summary(held)):
+    for text in (shown(held), render_answer(held), in_markdown(held)):
         assert "6 (5 to 7)" in text
         assert "4 (3.6 to 4.4)" in text
         assert "-25.0" in text  # predicted 3, measured 4
     assert held.dump_values()["validation"][0]["figures"][1]["agrees"] is False
-    assert "✗ attempts" in written.getvalue()
-    assert "one run did not finish" in written.getvalue()
+    assert "✗ attempts" in shown(held)
+    assert "one run did not finish" in shown(held)
 
 
 def test_markdown_keeps_its_cells_and_opens_no_tag(held: Answer) -> None:
-    text = render_summary(held)
+    text = in_markdown(held)
 
-    assert "30 runs \\| on &lt;fork&gt;" in text
+    assert "30 runs \\| on \\<fork\\>" in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in rows)
-    assert "`no-retry`" in text
+    assert "**✗ no-retry**" in text
     assert "--set settings.max_failures=" in text
 
 
 def test_without_figures_the_summary_says_what_is_missing() -> None:
     bare = sound_question().model_copy(update={"costs": None})
 
-    text = render_summary(answer_question(bare, Effort(runs=200, jobs=1)))
+    text = in_markdown(answer_question(bare, Effort(runs=200, jobs=1)))
 
-    assert text.startswith("### ❔ preflight: cannot tell")
+    assert text.startswith("# ❔ preflight: cannot tell")
     assert "calibrate" in text
 
 
@@ -147,7 +142,7 @@ def test_money_is_said_where_a_price_is_given() -> None:
     assert found.forecast is not None
     on_demand = (40_000 + 8 + 20 + 37) / 3600 * 8 * 12.5  # saved once; schedule, start, restore
 
-    for text in (shown(found), render_answer(found), render_summary(found)):
+    for text in (shown(found), render_answer(found), in_markdown(found)):
         assert f"EUR {on_demand:,.0f}" in text
         assert f"{found.forecast.cost.middle * on_demand:,.0f}" in text
     assert "USD" not in shown(answer_question(sound_question(), Effort(runs=200, jobs=1)))
@@ -179,4 +174,4 @@ def test_every_word_has_a_colour_and_a_sign_of_its_own(
 
     assert shown(found).startswith(f"{mark} {word}: ")
     assert f'class="banner {tone}"' in render_answer(found)
-    assert render_summary(found).startswith(f"### {emoji}")
+    assert in_markdown(found).startswith(f"# {emoji}")

@@ -9,13 +9,8 @@ import pytest
 
 from chaos.report.ci import SHOWN, AnnotatedLine, build_annotations, find_failure_type
 from chaos.report.goodput import build_goodput
-from chaos.report.markdown import (
-    LIMIT_BYTES,
-    escape_markdown,
-    fit_text,
-    render_run_markdown,
-    render_suite_markdown,
-)
+from chaos.report.markdown import render_run_markdown, render_suite_markdown
+from chaos.report.markdown_parts import LIMIT_BYTES, escape_markdown, fit_text
 from chaos.report.outcome import FinishedRun, build_suite_row, build_unrun_row
 from chaos.run.ci import STEP_LIMIT_BYTES, add_to_step_summary, is_github_actions, locate_scenario
 

@@ -28,7 +28,7 @@ from chaos.guard.records import LOSSES_KEPT
 from chaos.guard.steps import BLOCK, WINDOW_MIN, has_risen
 from chaos.model.bounds import Tolerance
 from chaos.model.summary import RunSummary
-from chaos.report.markdown import build_table_lines
+from chaos.report.markdown_parts import build_table_lines
 from chaos.selftest.score import Rate
 from tests.check.clean_runs import DEFECTS, NOISES, RANKS, STEPS, found, hidden, rate
 from tests.report.past import past_run
@@ -72,7 +72,7 @@ def agreement(effort: Effort) -> list[str]:
             (what, other, str(cases), _power(_largest(one, effort.of(cases))))
             for what, other, cases, one in rows
         ],
-        numbers_start=2,
+        numbers=range(2, len(head)),
     )
 
 
@@ -164,7 +164,7 @@ def false_regressions(effort: Effort) -> list[str]:
     for scenarios, repeats, values, trials in NOTHING_CHANGED:
         worse, better = _told(scenarios, repeats, values, effort.of(trials))
         rows.append((f"{scenarios} x {repeats}", values, str(worse), str(better)))
-    return build_table_lines(head, rows, numbers_start=2)
+    return build_table_lines(head, rows, numbers=range(2, len(head)))
 
 
 def _told(scenarios: int, repeats: int, values: str, trials: int) -> tuple[Rate, Rate]:
@@ -204,7 +204,7 @@ def repeats(_: Effort) -> list[str]:
     many = (1, 2, 6, 12, 28, 50, 100)
     needed = [str(repeats_needed(len(MEASURES) * scenarios)) for scenarios in many]
     head = ("scenarios", *map(str, many))
-    return build_table_lines(head, [("repeats on each side", *needed)], numbers_start=1)
+    return build_table_lines(head, [("repeats on each side", *needed)], numbers=range(1, len(head)))
 
 
 # -- bands ---------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def false_alarms(effort: Effort) -> list[str]:
         )
         for noise in NOISES
     ]
-    return build_table_lines(head, rows, numbers_start=1)
+    return build_table_lines(head, rows, numbers=range(1, len(head)))
 
 
 def _setting(clean: int, allowance: Tolerance | None) -> str:
@@ -251,7 +251,7 @@ def defects_found(effort: Effort) -> list[str]:
         (defect, *(_shown(defect, clean, noise, trials) for clean, noise in settings))
         for defect in DEFECTS
     ]
-    return build_table_lines(head, rows, numbers_start=1)
+    return build_table_lines(head, rows, numbers=range(1, len(head)))
 
 
 def _shown(defect: str, clean: int, noise: float, trials: int) -> str:
@@ -293,7 +293,7 @@ def rises(effort: Effort) -> list[str]:
         )
         for rise in RISES
     ]
-    return build_table_lines(head, [*rows, *found], numbers_start=1)
+    return build_table_lines(head, [*rows, *found], numbers=range(1, len(head)))
 
 
 def _risen(
