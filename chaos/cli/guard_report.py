@@ -17,20 +17,12 @@ from chaos.cli.streams import write_document
 from chaos.errors import UsageError
 from chaos.guard.folder import GuardFolder
 from chaos.guard.incident import build_scenario
-from chaos.guard.report import (
-    exit_code,
-    load_judged_restarts,
-    render_json,
-    render_metrics,
-    render_table,
-)
-from chaos.guard.startups import find_ended_startups, is_failing
+from chaos.guard.report import GuardReport, list_parts, render_json, render_metrics
 from chaos.model.launcher import LAUNCHER_FACTS, Launcher
 from chaos.model.plan import Op
 from chaos.model.scenario import FailureBudget, Limits
 from chaos.preflight.log_incident import find_log_incident
 from chaos.preflight.observed_costs import LOG_BYTES
-from chaos.report.screen import build_console, render_plain
 from chaos.run.modules import ModuleFile
 from chaos.scenario_file.text import render_scenario
 from chaos.scenario_file.yaml_lines import load_text
@@ -63,20 +55,16 @@ def show_folder(action: str, folder_path: str, requested_document: Document) -> 
     document = Document.from_options(
         requested_document.form, requested_document.output, "text", "json", "prometheus", "html"
     )
-    starts, restarts = folder.load_starts(), load_judged_restarts(folder)
-    startups = find_ended_startups(folder, starts)
-    terminal_view = render_table(folder.location, starts, restarts, startups)
-    if not document.takes_stdout:
-        build_console().print(terminal_view)
-    document.write(
+    report = GuardReport.load(folder)
+    document.report(
+        list_parts(report),
         {
-            "text": lambda: render_plain(lambda text_console: text_console.print(terminal_view)),
-            "json": lambda: render_json(restarts),
-            "prometheus": lambda: render_metrics(restarts, startups),
-            "html": lambda: _render_page(folder),
-        }
+            "json": lambda: render_json(report.restarts),
+            "prometheus": lambda: render_metrics(report.restarts, report.startups),
+            "html": lambda: _render_page(report),
+        },
     )
-    raise typer.Exit(exit_code(restarts, has_failed=is_failing(startups, starts)))
+    raise typer.Exit(report.exit_code)
 
 
 def write_log_scenario(
@@ -103,11 +91,11 @@ def _write_scenario(text: str, document: Document) -> NoReturn:
     raise typer.Exit(0)
 
 
-def _render_page(folder: GuardFolder) -> str:
+def _render_page(report: GuardReport) -> str:
     # Charts take half a second to import.
     from chaos.guard.page import render_guard  # noqa: PLC0415
 
-    return render_guard(folder)
+    return render_guard(report)
 
 
 def build_log_scenario(

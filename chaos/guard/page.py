@@ -1,8 +1,7 @@
 """The restarts of a guarded training as one HTML page that loads nothing."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -11,130 +10,74 @@ import altair as alt
 
 from chaos import __version__
 from chaos.guard.folder import GuardFolder
-from chaos.guard.records import GuardedStart, GuardFinding, RankSave, RankStep, RestartAnswer
-from chaos.guard.report import exit_code, explain_no_restart, find_answer, load_judged_restarts
+from chaos.guard.records import GuardedStart, RankSave, RankStep, RestartAnswer
+from chaos.guard.report import (
+    ANSWER_TONES,
+    FINDING_TONES,
+    GuardReport,
+    build_headline,
+    format_count,
+)
 from chaos.guard.restart import describe_restart
-from chaos.guard.startups import find_ended_startups, is_failing
 from chaos.guard.steps import BLOCK, REPLAYED_MAX, compute_means
 from chaos.report import chart as ch
-from chaos.report.html import build_drawings, build_environment
-from chaos.report.outcome import Tone
-from chaos.wording import describe_ranks, join_names, plural
+from chaos.report.html import render_page
+from chaos.report.parts import (
+    Cell,
+    CellContent,
+    ChartPart,
+    Figures,
+    LabelledLines,
+    Part,
+    ReportLine,
+    ResultTable,
+    Section,
+)
+from chaos.wording import describe_ranks, join_names
 
-TONES: Mapping[str, Tone] = {"came back": "good", "mismatch": "bad", "unknown": "open"}
 _COLORS = {"came back": "var(--good)", "mismatch": "var(--bad)", "unknown": "var(--open)"}
 _OLD, _NEW = "before the restart", "after the restart"
 RUNS_SHOWN = 8  # of ranks that follow one another
+ROWS_SHOWN = 8  # of a table; one with more is folded
 DAY_MS = 86_400_000
 DRAWN_MAX = 16  # restarts whose losses are drawn, the newest ones
-Rows: TypeAlias = Sequence[tuple[str, ...]]
+Rows: TypeAlias = Sequence[Sequence[CellContent]]
 
 
-@dataclass(frozen=True)
-class RestartView:
-    """One restart of the training, with all of its ranks."""
-
-    start: int
-    word: str
-    tone: Tone
-    began: str
-    #: what it came back to, the same of some ranks
-    lines: tuple[tuple[str, str], ...]
-    #: a finding, and the ranks that have it
-    findings: tuple[tuple[GuardFinding, str], ...]
-    #: parts; ranks to which they came back, to which they did not, and that have no answer
-    parts: Sequence[tuple[tuple[str, ...], str, str, str]]
-    #: figures of each rank
-    figures: Rows
-    #: a save's file, the ranks that went on from it, and its size and time where they are known
-    saves: Rows
-    losses: ch.Chart | None
-
-
-def render_guard(folder: GuardFolder) -> str:
+def render_guard(report: GuardReport) -> str:
     """Return the page of a folder: all restarts in time, then each, the newest first."""
-    starts, saves, restarts = (
-        folder.load_starts(),
-        folder.load_saves(),
-        load_judged_restarts(folder),
-    )
-    startups = find_ended_startups(folder, starts)
-    by_start = defaultdict[int, list[RestartAnswer]](list)
-    for restart in restarts:
-        by_start[restart.start].append(restart)
-    answers = {start: _find_answer(rank_restarts) for start, rank_restarts in by_start.items()}
+    saves, by_start, headline = report.folder.load_saves(), report.by_start, build_headline(report)
+    parts: list[Part] = [headline]
+    if by_start:
+        parts.append(Figures([*_list_figures(report)]))
+        chart = _draw_timeline(report, saves)
+        parts.append(Section([ChartPart(chart)], page_title=chart.title))
     drawn_starts = sorted(by_start)[-DRAWN_MAX:]
-    restart_views = [
-        _build_view(
-            rank_restarts,
-            starts,
-            saves,
-            _draw_losses(folder, rank_restarts[0], saves) if start in drawn_starts else None,
-        )
-        for start, rank_restarts in sorted(by_start.items(), reverse=True)
-    ]
-    time_chart = _draw_timeline(starts, saves, by_start)
-    charts = [
-        chart for chart in (time_chart, *(restart.losses for restart in restart_views)) if chart
-    ]
-    return (
-        build_environment("chaos.guard")
-        .get_template("guard.html.j2")
-        .render(
-            place=folder.location,
-            head=_describe_counts(starts, answers),
-            tone=("good", "bad", "open")[
-                exit_code(restarts, has_failed=is_failing(startups, starts))
-            ],
-            word=_summarize_answers(answers),
-            why=None if restarts and not startups else explain_no_restart(starts, startups),
-            facts=_list_figures(starts, by_start, answers),
-            in_time=time_chart,
-            restarts=restart_views,
-            version=__version__,
-            **build_drawings(charts),
-        )
+    for start, rank_restarts in sorted(by_start.items(), reverse=True):
+        is_drawn = start in drawn_starts
+        losses = _draw_losses(report.folder, rank_restarts[0], saves) if is_drawn else None
+        parts.append(_build_restart_section(report, rank_restarts, saves, losses))
+    return render_page(
+        parts,
+        kind="guard of a real training, times in UTC",
+        heading=report.folder.location,
+        title=f"Guard: {headline.text}",
+        footer=f"Made by chaos {__version__} from the records of the guard.",
     )
 
 
-def _find_answer(rank_restarts: Sequence[RestartAnswer]) -> str:
-    """Return the answer of a restart: the gravest one of its ranks."""
-    answers = set(map(find_answer, rank_restarts))
-    return next(word for word in ("mismatch", "unknown", "came back") if word in answers)
-
-
-def _describe_counts(starts: Sequence[GuardedStart], answers: Mapping[int, str]) -> str:
-    start_text = plural(len({start.start for start in starts}), "start")
-    return f"{start_text}, {plural(len(answers), 'restart')}, times in UTC"
-
-
-def _summarize_answers(answers: Mapping[int, str]) -> str:
-    if not answers:
-        return "no restart is recorded"
-    came = sum(answer == "came back" for answer in answers.values())
-    return f"{came} of {plural(len(answers), 'restart')} came back"
-
-
-def _list_figures(
-    starts: Sequence[GuardedStart],
-    by_start: Mapping[int, Sequence[RestartAnswer]],
-    answers: Mapping[int, str],
-) -> Iterator[tuple[str, str]]:
+def _list_figures(report: GuardReport) -> Iterator[tuple[str, str]]:
     """Yield figures of all restarts; a step that several ranks have lost is lost once."""
-    yield "starts", str(len({start.start for start in starts}))
-    for word in TONES:
-        yield word, str(sum(answer == word for answer in answers.values()))
+    yield "starts", str(report.start_count)
+    for word in ANSWER_TONES:
+        yield word, str(sum(answer == word for answer in report.answers.values()))
     lost_steps = [
         max(steps)
-        for rank_restarts in by_start.values()
+        for rank_restarts in report.by_start.values()
         if (steps := _select_values(rank_restarts, "lost"))
     ]
     yield "steps lost", str(sum(lost_steps)) if lost_steps else "-"
-    first_step_times = [
-        s
-        for rank_restarts in by_start.values()
-        for s in _select_values(rank_restarts, "first_step_s")
-    ]
+    first_step_times = _select_values(report.restarts, "first_step_s")
     yield "slowest first step", f"{max(first_step_times):.1f} s" if first_step_times else "-"
 
 
@@ -145,32 +88,61 @@ def _select_values(rank_restarts: Sequence[RestartAnswer], name: str) -> list[An
 # -- one restart --------------------------------------------------------------------------------
 
 
-def _build_view(
+def _build_restart_section(
+    report: GuardReport,
     rank_restarts: Sequence[RestartAnswer],
-    starts: Sequence[GuardedStart],
     saves: Sequence[RankSave],
     losses: ch.Chart | None,
-) -> RestartView:
-    number, word = rank_restarts[0].start, _find_answer(rank_restarts)
-    began = [record.began_s for record in starts if record.start == number]
-    return RestartView(
-        start=number,
-        word=word,
-        tone=TONES[word],
-        began=_format_time(min(began, default=rank_restarts[0].at_s)),
-        lines=tuple(
-            _group_ranks((describe_restart(record), record.rank) for record in rank_restarts)
-        ),
-        findings=tuple(
-            _group_ranks(
-                (finding, record.rank) for record in rank_restarts for finding in record.findings
-            )
-        ),
-        parts=_build_part_rows(rank_restarts),
-        figures=[_build_rank_row(record) for record in rank_restarts],
-        saves=_build_save_rows(rank_restarts, saves),
-        losses=losses,
+) -> Section:
+    """Return one restart of the training, with all of its ranks."""
+    start = rank_restarts[0].start
+    answer = report.answers[start]
+    began = [record.began_s for record in report.starts if record.start == start]
+    began_text = _format_time(min(began, default=rank_restarts[0].at_s))
+    lines = [ReportLine(ANSWER_TONES[answer], answer, f"began {began_text}")]
+    lines += (
+        ReportLine("calm", ranks, text)
+        for text, ranks in _group_ranks(
+            (describe_restart(record), record.rank) for record in rank_restarts
+        )
     )
+    lines += (
+        ReportLine(FINDING_TONES[finding.level], finding.level, finding.text, aside=f"({ranks})")
+        for finding, ranks in _group_ranks(
+            (finding, record.rank) for record in rank_restarts for finding in record.findings
+        )
+    )
+    return Section(
+        [
+            LabelledLines(lines),
+            *([Section([ChartPart(losses)], title="Losses", name=losses.name)] if losses else []),
+            *_list_tables(start, rank_restarts, saves),
+        ],
+        title=f"Start {start}: {answer}",
+        name=f"start-{start}",
+    )
+
+
+def _list_tables(
+    start: int, rank_restarts: Sequence[RestartAnswer], saves: Sequence[RankSave]
+) -> Iterator[Section]:
+    """Yield the tables of parts, ranks and saves that have rows."""
+    part_columns = ("parts", "came back", "other than at the save", "not compared")
+    if part_rows := _build_part_rows(rank_restarts):
+        table = ResultTable(part_columns, part_rows)
+        yield Section([table], title="Parts of the state", name=f"parts-{start}")
+    rank_columns = ("rank", "from step", "steps lost", "first step after", "made again")
+    rank_rows = [_build_rank_row(record) for record in rank_restarts]
+    rank_table = ResultTable((*rank_columns, "same inputs", "same loss"), rank_rows, range(1, 7))
+    yield Section([_fold_long(rank_table, "ranks")], title="Ranks", name=f"ranks-{start}")
+    if save_rows := _build_save_rows(rank_restarts, saves):
+        save_table = ResultTable(("file or folder", "ranks", "size", "saved"), save_rows)
+        yield Section([_fold_long(save_table, "files")], title="Save", name=f"save-{start}")
+
+
+def _fold_long(table: ResultTable, noun: str) -> Part:
+    is_long = len(table.rows) > ROWS_SHOWN
+    return Section([table], summary=f"{len(table.rows)} {noun}") if is_long else table
 
 
 def _group_ranks(pairs: Any) -> list[tuple[Any, str]]:  # of anything hashable and a rank
@@ -180,15 +152,23 @@ def _group_ranks(pairs: Any) -> list[tuple[Any, str]]:  # of anything hashable a
     return [(item, _describe_ranks(item_ranks)) for item, item_ranks in ranks_by_item.items()]
 
 
-def _build_part_rows(
-    rank_restarts: Sequence[RestartAnswer],
-) -> list[tuple[tuple[str, ...], str, str, str]]:
+def _build_part_rows(rank_restarts: Sequence[RestartAnswer]) -> Rows:
     """Return the parts of which the answer is the same, those that are other first."""
     names_by_ranks = defaultdict[tuple[str, str, str], list[str]](list)
     for name in dict.fromkeys(name for restart in rank_restarts for name in restart.compared):
         names_by_ranks[_sort_ranks(name, rank_restarts)].append(name)
-    rows = [(tuple(names), *answer) for answer, names in names_by_ranks.items()]
-    return sorted(rows, key=lambda row: not row[2])
+    is_wrong = any(restart.is_wrong for restart in rank_restarts)
+    return [
+        (
+            Cell(", ".join(names), is_code=True),
+            equal_ranks,
+            Cell(changed_ranks, "bad" if is_wrong else "open"),
+            Cell(unknown_ranks, "calm"),
+        )
+        for (equal_ranks, changed_ranks, unknown_ranks), names in sorted(
+            names_by_ranks.items(), key=lambda item: not item[0][1]
+        )
+    ]
 
 
 def _sort_ranks(name: str, rank_restarts: Sequence[RestartAnswer]) -> tuple[str, str, str]:
@@ -232,8 +212,8 @@ def _describe_ranks(rank_numbers: Sequence[int]) -> str:
 def _build_rank_row(restart: RestartAnswer) -> tuple[str, ...]:
     return (
         str(restart.rank),
-        _format_count(restart.step),
-        _format_count(restart.lost),
+        format_count(restart.step),
+        format_count(restart.lost),
         "-" if restart.first_step_s is None else f"{restart.first_step_s:.2f} s",
         str(restart.replayed),
         str(restart.same_inputs),
@@ -241,10 +221,8 @@ def _build_rank_row(restart: RestartAnswer) -> tuple[str, ...]:
     )
 
 
-def _build_save_rows(
-    rank_restarts: Sequence[RestartAnswer], saves: Sequence[RankSave]
-) -> list[tuple[str, ...]]:
-    rows = list[tuple[str, ...]]()
+def _build_save_rows(rank_restarts: Sequence[RestartAnswer], saves: Sequence[RankSave]) -> Rows:
+    rows = list[Sequence[CellContent]]()
     pairs = (
         ((path, restart.step), restart.rank) for restart in rank_restarts for path in restart.files
     )
@@ -256,13 +234,14 @@ def _build_save_rows(
             else "-"
         )
         rows.append(
-            (path, rank_text, size, _format_time(path_saves[-1].at_s) if path_saves else "-")
+            (
+                Cell(path, is_code=True),
+                rank_text,
+                size,
+                _format_time(path_saves[-1].at_s) if path_saves else "-",
+            )
         )
     return rows
-
-
-def _format_count(value: int | None) -> str:
-    return "-" if value is None else str(value)
 
 
 def _format_time(at_s: float) -> str:
@@ -272,28 +251,22 @@ def _format_time(at_s: float) -> str:
 # -- charts -------------------------------------------------------------------------------------
 
 
-def _draw_timeline(
-    starts: Sequence[GuardedStart],
-    saves: Sequence[RankSave],
-    by_start: Mapping[int, Sequence[RestartAnswer]],
-) -> ch.Chart | None:
+def _draw_timeline(report: GuardReport, saves: Sequence[RankSave]) -> ch.Chart:
     """Draw starts, saves and restarts over time, by the steps of the training."""
-    if not by_start:
-        return None
+    answers = report.answers
     marks, drops = list[dict[str, Any]](), list[dict[str, Any]]()
-    for number, rank_restarts in by_start.items():
+    for number, rank_restarts in report.by_start.items():
         worst_restart = max(rank_restarts, key=lambda rank_restart: rank_restart.lost or 0)
         mark_point = _build_point(worst_restart.at_s, number, worst_restart.step or 0)
         marks.append(
-            mark_point
-            | {"answer": _find_answer(rank_restarts), "lost": _format_count(worst_restart.lost)}
+            mark_point | {"answer": answers[number], "lost": format_count(worst_restart.lost)}
         )
         drops += (
             [mark_point | {"to": mark_point["step"] + worst_restart.lost}]
             if worst_restart.lost
             else []
         )
-    points = [*_build_points(starts, saves), *marks]
+    points = [*_build_points(report.starts, saves), *marks]
     times = [point["at"] for point in points]
     summary = "; ".join(
         f"start {mark['start']} from step {mark['step']}: {mark['answer']}" for mark in marks

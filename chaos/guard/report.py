@@ -1,29 +1,29 @@
-"""The restarts of a guarded training, in a terminal, as JSON and as metrics."""
+"""The restarts of a guarded training: the parts of a report, JSON and metrics."""
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
-from rich.console import Group, RenderableType
-from rich.table import Column
-from rich.text import Text
 
 from chaos.guard.folder import GuardFolder
 from chaos.guard.judge import merge_findings
 from chaos.guard.passes import find_pass_defects, group_samples
 from chaos.guard.records import GuardedStart, GuardFinding, RestartAnswer, Startup
 from chaos.guard.restart import find_unproven
-from chaos.guard.startups import count_startups, describe_startups
-from chaos.report.screen import build_bare_table, build_number_columns
+from chaos.guard.startups import (
+    count_startups,
+    describe_startups,
+    find_ended_startups,
+    is_failing,
+)
+from chaos.report.outcome import Tone
+from chaos.report.parts import Cell, Headline, LabelledLines, Part, ReportLine, ResultTable
 from chaos.wording import describe_ranks, plural
 
-_STYLES = {
-    "mismatch": "bold red",
-    "notice": "yellow",
-    "accepted": "dim",
-    "came back": "green",
-    "unknown": "yellow",
-}
+ANSWER_TONES: Mapping[str, Tone] = {"came back": "good", "mismatch": "bad", "unknown": "open"}
+FINDING_TONES: Mapping[str, Tone] = {"mismatch": "bad", "notice": "open", "accepted": "calm"}
+COUNTS = ("from step", "lost", "parts", "replayed", "same inputs", "same loss")
 
 
 def load_judged_restarts(folder: GuardFolder) -> list[RestartAnswer]:
@@ -86,66 +86,116 @@ def find_answer(restart: RestartAnswer) -> str:
     return "came back" if restart.has_come_back and restart.has_continued else "unknown"
 
 
-def render_table(
-    folder_name: str,
-    starts: Sequence[GuardedStart],
-    restarts: Sequence[RestartAnswer],
-    startups: Sequence[Startup] = (),
-) -> RenderableType:
-    """Return a table of the restarts, a row for each rank, and what is wrong with them."""
-    count = len({restart.start for restart in restarts})
-    head = (
-        f"{folder_name}: {plural(len({s.start for s in starts}), 'start')}, "
-        f"{plural(count, 'restart')}"
-    )
-    table = build_bare_table(
-        *build_number_columns("start", "rank"),
-        *build_number_columns("from step", "lost", "parts", "replayed", "same inputs", "same loss"),
-        Column("answer", no_wrap=True),
-    )
-    for rank_restart in restarts:
-        answer = find_answer(rank_restart)
-        table.add_row(
-            str(rank_restart.start),
-            str(rank_restart.rank),
-            _format_number(rank_restart.step),
-            _format_number(rank_restart.lost),
-            str(len(rank_restart.compared)),
-            str(rank_restart.replayed),
-            str(rank_restart.same_inputs),
-            str(rank_restart.same_losses),
-            Text(answer, style=_STYLES[answer]),
+@dataclass(frozen=True)
+class GuardReport:
+    """All that a folder tells: its starts, its judged restarts, and what ended before a step."""
+
+    folder: GuardFolder
+    starts: Sequence[GuardedStart]
+    restarts: Sequence[RestartAnswer]
+    startups: Sequence[Startup]
+
+    @classmethod
+    def load(cls, folder: GuardFolder) -> "GuardReport":
+        starts = folder.load_starts()
+        return cls(
+            folder, starts, load_judged_restarts(folder), find_ended_startups(folder, starts)
         )
-    lines: list[RenderableType] = [Text(head), Text("")]
-    lines += [table] if restarts else [Text(explain_no_restart(starts, startups))]
-    if restarts and startups:
-        lines += [Text(""), *(Text(f"{line}.") for line in describe_startups(startups))]
-    lines += [Text("")] if any(rank_restart.findings for rank_restart in restarts) else []
+
+    @property
+    def exit_code(self) -> int:
+        """1 if any restart is a mismatch, 0 if each came back, 2 else."""
+        return exit_code(self.restarts, has_failed=is_failing(self.startups, self.starts))
+
+    @property
+    def start_count(self) -> int:
+        return len({start.start for start in self.starts})
+
+    @property
+    def by_start(self) -> dict[int, list[RestartAnswer]]:
+        """The restarts by their start, each with an answer of every rank."""
+        restarts_by_start: dict[int, list[RestartAnswer]] = {}
+        for restart in self.restarts:
+            restarts_by_start.setdefault(restart.start, []).append(restart)
+        return restarts_by_start
+
+    @property
+    def answers(self) -> dict[int, str]:
+        """The answer of each restart: the gravest one of its ranks."""
+        words = {start: {*map(find_answer, ranks)} for start, ranks in self.by_start.items()}
+        return {
+            start: next(word for word in ("mismatch", "unknown", "came back") if word in answers)
+            for start, answers in words.items()
+        }
+
+
+def list_parts(report: GuardReport) -> tuple[Part, ...]:
+    """Return the answer, the restarts with a row for each rank, and what is wrong with them."""
+    rank_table = ResultTable(
+        ("start", "rank", *COUNTS, "answer"),
+        [_build_rank_row(restart) for restart in report.restarts],
+        numbers=range(8),
+        breakable=(),
+    )
     ranks_by_finding: dict[tuple[int, GuardFinding], list[int]] = {}
-    for rank_restart in restarts:
-        for finding in rank_restart.findings:
-            ranks_by_finding.setdefault((rank_restart.start, finding), []).append(rank_restart.rank)
-    for (start, finding), finding_ranks in ranks_by_finding.items():
-        location = f"start {start}, {describe_ranks(finding_ranks)}: "
-        lines.append(
-            Text.assemble(location, (finding.level, _STYLES[finding.level]), f": {finding.text}")
+    for restart in report.restarts:
+        for finding in restart.findings:
+            ranks_by_finding.setdefault((restart.start, finding), []).append(restart.rank)
+    lines = [
+        ReportLine(
+            FINDING_TONES[finding.level],
+            f"start {start}, {describe_ranks(ranks)}",
+            f"{finding.level}: {finding.text}",
         )
-    return Group(*lines)
+        for (start, finding), ranks in ranks_by_finding.items()
+    ]
+    return (
+        build_headline(report),
+        *([rank_table] if report.restarts else []),
+        *([LabelledLines(lines)] if lines else []),
+    )
 
 
-def explain_no_restart(starts: Sequence[GuardedStart], startups: Sequence[Startup] = ()) -> str:
-    """Return why no restart is recorded."""
-    if startups:
-        return "\n".join(f"{line}." for line in describe_startups(startups))
-    if len({start.start for start in starts}) > 1:
-        return (
-            "No start could be compared: before it, no save of what is trained was seen "
-            "(docs/guard.md, limits)."
-        )
-    return "No start has followed another one yet."
+def build_headline(report: GuardReport) -> Headline:
+    """Return how many restarts came back, and why none is known, or what ended before a step."""
+    answers = report.answers
+    right_count = sum(answer == "came back" for answer in answers.values())
+    text = f"{right_count} of {plural(len(answers), 'restart')} came back"
+    counts = f"{plural(report.start_count, 'start')}, {plural(len(answers), 'restart')}"
+    return Headline(
+        ANSWER_TONES[("came back", "mismatch", "unknown")[report.exit_code]],
+        text if answers else "no restart is recorded",
+        subject=report.folder.location,
+        notes=[counts, *_explain_failures(report)],
+    )
 
 
-def _format_number(value: int | None) -> str:
+def _explain_failures(report: GuardReport) -> Sequence[str]:
+    if report.startups or report.restarts:
+        return describe_startups(report.startups)
+    if report.start_count > 1:
+        reason = "before it, no save of what is trained was seen (docs/guard.md, limits)"
+        return [f"no start could be compared: {reason}"]
+    return ["no start has followed another one yet"]
+
+
+def _build_rank_row(restart: RestartAnswer) -> tuple[str | Cell, ...]:
+    figures = (
+        restart.start,
+        restart.rank,
+        restart.step,
+        restart.lost,
+        len(restart.compared),
+        restart.replayed,
+        restart.same_inputs,
+        restart.same_losses,
+    )
+    answer = find_answer(restart)
+    return (*map(format_count, figures), Cell(answer, ANSWER_TONES[answer]))
+
+
+def format_count(value: int | None) -> str:
+    """Return a count, or the sign for one that is not known."""
     return "-" if value is None else str(value)
 
 

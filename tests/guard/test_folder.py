@@ -137,7 +137,7 @@ def test_a_report_has_a_row_for_each_rank_and_an_exit_code(tmp_path: Path) -> No
     folder.write_restart(restart(2, WRONG))
     shown = run(app, ["guard", "report", str(tmp_path)])
     assert shown.exit_code == 1
-    assert "start 2, rank 0: mismatch: model: reset" in shown.output
+    assert "start 2, rank 0  mismatch: model: reset" in shown.output
     lines = render_json(folder.load_restarts()).splitlines()
     assert [json.loads(line)["answer"] for line in lines] == ["came back", "mismatch"]
     lines = render_metrics(folder.load_restarts()).splitlines()

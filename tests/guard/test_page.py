@@ -54,7 +54,9 @@ def test_each_restart_has_what_came_back_by_rank_its_losses_and_its_save(
     folder.write_restart(restart(1, **of_save))
     folder.write_restart(restart(1, WRONG, rank=1, differing=("model",), **of_save))
     root = page(folder)
-    assert root.of_class("banner")[0].words.endswith("0 of 1 restart came back")
+    assert root.of_class("banner")[0].words.endswith(
+        "0 of 1 restart came back 2 starts, 1 restart."
+    )
     assert cells(root, "parts-1") == [
         ["model", "rank 0", "rank 1", ""],
         ["optimizer.state", "ranks 0 and 1", "", ""],
