@@ -1,56 +1,30 @@
-"""The card as a page, as pictures to share, and in Markdown.
+"""The card as a page, as pictures to share, and as a paragraph.
 
 The page is one file, which loads nothing. The pictures are SVG without scripts, fonts or links,
 so that a README and a chat can show them: a summary of 1200 x 630 for posts and pull requests,
-and a badge. The Markdown is for a pull request, an issue, the summary of a CI step.
+and a badge. The paragraph is for a pull request.
 """
 
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import shorten, wrap
-from urllib.parse import quote
 
-from chaos.audit.card import Card, Word, coverage_share, describe_confidence
+from chaos.audit.card import Card, coverage_share, describe_confidence
+from chaos.audit.parts import KIND_TONES, build_kind_cells, choose_tone, list_parts
 from chaos.audit.sections import (
     ON_THE_CARD,
-    CauseSection,
-    describe_changes,
-    describe_equal_results,
-    describe_omissions,
     find_untried_kinds,
     list_causes,
-    list_remarks,
     summarize_changes,
-)
-from chaos.audit.site_category import SiteCategory
-from chaos.audit.table import (
-    GroupRow,
-    KindRow,
-    build_check_rows,
-    collect_lost_steps,
-    group_rows,
-    kind_rows,
-    part_rows,
-    wrong_rows,
 )
 from chaos.check.headline import format_sentence
 from chaos.report.ci import SHOWN, AnnotatedLine, find_code_line, format_command
-from chaos.report.html import build_drawings, build_environment
-from chaos.report.markdown_parts import (
-    build_table_lines,
-    escape_markdown,
-    fit_text,
-    format_bullet,
-    format_code,
-)
-from chaos.report.outcome import Tone, format_figure
+from chaos.report.html import build_environment, render_page
+from chaos.report.markdown_parts import escape_markdown, fit_text, format_code
+from chaos.report.outcome import Tone
 from chaos.report.parts import SIGNS
-from chaos.report.sections import list_code_lines
-from chaos.wording import capitalize_first, describe_omitted, plural
-
-PLACES_SHOWN, PLACES_IN_MARKDOWN = 12, 6
-_TONES: dict[Word, Tone] = {"pass": "good", "fail": "bad", "inconclusive": "open"}
+from chaos.wording import capitalize_first, describe_omitted
 
 FINDINGS_SHOWN = 3
 LINES_OF_ANSWER, COLUMNS_OF_ANSWER, COLUMNS_OF_FINDING = 2, 78, 104
@@ -66,7 +40,6 @@ _INKS: dict[Tone, str] = {
     "calm": _PLAIN,
 }
 
-# The frame, the style and the words are those of the report of a run.
 _env = build_environment("chaos.audit")
 
 
@@ -84,116 +57,14 @@ def render_card(card: Card) -> str:
     # Altair takes half a second to import, for which `--help` need not wait.
     from chaos.audit.heat_map import draw_heatmap  # noqa: PLC0415
 
-    figure = draw_heatmap(card)
-    checks = build_check_rows(card)
-    failing_rows = [row for row in checks if row.broken or row.inconclusive]
-    parts, kinds = part_rows(card), build_kind_cells(card)
-    return _env.get_template("card.html.j2").render(
-        card=card,
-        tone=choose_tone(card),
-        share=coverage_share(card),
-        confidence=describe_confidence(card),
-        equal=describe_equal_results(card),
-        untried=find_untried_kinds(card),
-        word=card.sentence,
-        facts=list_figures(card),
-        kind_head=KIND_HEAD,
-        kind_tones=KIND_TONES,
-        kinds=[row for row in kinds if any(row[2:])],
-        placeless=[name for name, _, *counts in kinds if not any(counts)],
-        heatmap=figure,
-        groups=[row for row in group_rows(card) if row.tried],
-        parts=parts,
-        parts_amiss=[part for part in parts if part.restored < part.resumes],
-        parts_right=[part for part in parts if part.restored == part.resumes],
-        causes=[*list_causes(card)],
-        since=[*describe_changes(card)],
-        wrong=wrong_rows(card),
-        reports={finding.smallest.number: finding.report for finding in card.findings},
-        checks=failing_rows,
-        checks_right=len(checks) - len(failing_rows),
-        omissions=find_omissions(card),
-        omitted=describe_omissions(card),
-        shown=PLACES_SHOWN,
-        and_more=describe_omitted,
-        link=quote,
-        plural=plural,
-        **build_drawings([figure] if figure else []),
+    versions = "".join(f" · {name} {version}" for name, version in card.versions.items())
+    return render_page(
+        [*list_parts(card, draw_heatmap(card))],
+        kind="resilience card of a training job",
+        heading=posixpath.basename(card.job.script),
+        title=f"{card.sentence}: {card.job.script}",
+        footer=f"Made by chaos {card.version} from `{card.folder}`{versions}.",
     )
-
-
-def choose_tone(card: Card) -> Tone:
-    """Return the look of the verdict; an inconclusive one never looks like success."""
-    return _TONES[card.word]
-
-
-def list_figures(card: Card) -> dict[str, str]:
-    """Return the figures at the top of the page, by name."""
-    landed, planned = card.landed
-    tried, places = card.places
-    figures = {
-        "resumes right": f"{card.resumed_right} of {card.resumed}",
-        "places tried": f"{tried} of {places}",
-        "wrong": str(card.broken),
-        "severity": card.severity,
-        "inconclusive": str(len(card.inconclusive)),
-        "began anew": str(card.scratch_count),
-        "faults landed": f"{landed} of {planned}",
-        "recomputed steps, worst": format_figure(
-            max(collect_lost_steps(card.runs), default=None), "{}"
-        ),
-        "runs with faults": str(card.run_count),
-        "places in shared runs": str(card.shared) if card.shared else None,
-        "took": f"{card.seconds:.0f} s",
-        "seed": str(card.seed),
-    }
-    return {name: value for name, value in figures.items() if value is not None}
-
-
-KIND_HEAD = ("fault", "tried", "right", "wrong", "inconclusive", "began anew")
-#: The look of a count in each column but the first; a calm one has no mark.
-KIND_TONES: tuple[Tone, ...] = ("calm", "good", "bad", "open", "calm")
-
-
-def build_kind_cells(card: Card) -> list[list[str]]:
-    """Return the table of faults by kind and result, as text."""
-    return [[row.kind, *_build_kind_row(row)] for row in kind_rows(card)]
-
-
-def _build_kind_row(row: KindRow) -> list[str]:
-    if not row.places:
-        return ["no place", "", "", "", ""]
-    tried_text, tally = f"{row.tried} of {row.places}", row.tally
-    if not tally.total:
-        return [tried_text, "not tried", "", "", ""]
-    return [
-        tried_text,
-        *map(str, (tally.right, tally.wrong, tally.inconclusive, tally.from_scratch)),
-    ]
-
-
-def find_omissions(card: Card) -> dict[SiteCategory, str]:
-    """Return the number of places that were not tried, and the reason, by group."""
-    return {
-        row.group: reason for row in group_rows(card) if (reason := _explain_omission(row, card))
-    }
-
-
-def _explain_omission(row: GroupRow, card: Card) -> str | None:
-    if row.places == 0:
-        return f"not in this job: {row.why_none}"
-    if row.tried == row.places:
-        return None
-    omission = f"{row.places - row.tried} of {plural(row.places, 'place')}"
-    if row.chosen == 0:
-        return f"{omission}: not asked for (--places, --for)"
-    unsampled_count, unrun_count = row.places - row.chosen, row.chosen - row.tried
-    reasons = [f"{unsampled_count} not sampled"] if unsampled_count else []
-    if unrun_count:
-        limit = f"{card.limit} was reached" if card.limit else "the time limit was reached"
-        end_reason = limit if card.ended == "budget" else "the audit was interrupted"
-        reasons.append(f"{unrun_count} not run: {end_reason}")
-    return f"{omission}: {', '.join(reasons)}"
 
 
 def badge_svg(card: Card) -> str:
@@ -244,31 +115,6 @@ def _build_row(name: str, cells: Sequence[str]) -> FaultRow:
     return FaultRow(name, _PLAIN, tuple(zip(cells, inks, strict=True)))
 
 
-def render_markdown(card: Card) -> str:
-    """Return an audit: the verdict, its figures, a section per finding, the omissions."""
-    figures, script = list_figures(card), escape_markdown(posixpath.basename(card.job.script))
-    lines = [
-        f"# {SIGNS[choose_tone(card)].emoji} {script}: {escape_markdown(card.sentence)}",
-        "",
-    ]
-    lines += [
-        *build_table_lines([*figures], [[escape_markdown(value) for value in figures.values()]]),
-        "",
-    ]
-    lines += [*map(format_bullet, describe_changes(card)), ""] if card.since else []
-    lines += [*build_table_lines(KIND_HEAD, build_kind_cells(card)), ""]
-    lines += [*map(format_bullet, list_remarks(card)), ""]
-    for cause in list_causes(card):
-        lines += _build_section(cause)
-    omitted_groups = find_omissions(card)
-    if omitted_groups:
-        groups = [
-            f"- {group}: {escape_markdown(reason)}" for group, reason in omitted_groups.items()
-        ]
-        lines += ["## Not tried", "", *groups, ""]
-    return fit_text("\n".join([*lines, format_code(card.command), ""]))
-
-
 def render_paragraph(card: Card) -> str:
     """Return a paragraph for a pull request, and a line per cause with its command."""
     script = escape_markdown(posixpath.basename(card.job.script))
@@ -303,18 +149,3 @@ def build_annotations(card: Card) -> list[str]:
         )
         for cause in list(list_causes(card))[:SHOWN]
     ]
-
-
-def _build_section(cause: CauseSection) -> list[str]:
-    lines = [f"## {escape_markdown(cause.title)}", "", escape_markdown(cause.sentence), ""]
-    if cause.finding is not None:
-        places = [escape_markdown(place) for place in cause.finding.places[:PLACES_IN_MARKDOWN]]
-        extra_count = cause.finding.count - PLACES_IN_MARKDOWN
-        places += [describe_omitted(extra_count, ON_THE_CARD)] if extra_count > 0 else []
-        lines += ["; ".join(places), ""]
-        lines += [
-            f"- {line.label}: {escape_markdown(line.text)}"
-            for line in list_code_lines(cause.finding.lines)
-        ]
-        lines += [""] if cause.finding.lines else []
-    return [*lines, format_code(cause.remedy), ""]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chaos.audit.card import Card
 from chaos.audit.finding import Finding
-from chaos.audit.page import KIND_HEAD, build_kind_cells, choose_tone
+from chaos.audit.parts import KIND_HEAD, build_kind_cells, choose_tone
 from chaos.audit.sections import list_causes
 from chaos.report.html import Fragment, render_fragment
 from chaos.run.display_path import format_path

@@ -10,7 +10,7 @@ from chaos.audit.table import group_rows, kind_rows, part_rows
 from chaos.check.headline import format_sentence
 from chaos.model.verdict import RESULT_WORDS
 from chaos.report.outcome import Tone
-from chaos.report.parts import ReportLine
+from chaos.report.parts import EVERYWHERE, ReportLine
 from chaos.wording import describe_omitted, plural
 
 ON_THE_CARD = "on the card"
@@ -96,13 +96,19 @@ def _list_places(places: Sequence[str]) -> str:
 
 
 def list_remarks(card: Card) -> Iterator[ReportLine]:
-    """Yield all else that a short report has: the doubts, the evidence, and its limits."""
-    if card.word == "inconclusive":
-        yield from (ReportLine("open", "why", reason) for reason in card.reasons)
-    for run in card.inconclusive[:INCONCLUSIVE_SHOWN]:
-        yield ReportLine("open", "inconclusive", f"{run.group}, {run.name}: {run.headline}")
+    """Yield the doubts, the evidence, and its limits.
+
+    A page has the doubts in full, and a terminal has had the notes before the first fault.
+    """
+    doubts = [("why", reason) for reason in card.reasons if card.word == "inconclusive"]
+    doubts += (
+        ("inconclusive", f"{run.group}, {run.name}: {run.headline}")
+        for run in card.inconclusive[:INCONCLUSIVE_SHOWN]
+    )
     if (extra_count := len(card.inconclusive) - INCONCLUSIVE_SHOWN) > 0:
-        yield ReportLine("open", "inconclusive", describe_omitted(extra_count, ON_THE_CARD))
+        doubts.append(("inconclusive", describe_omitted(extra_count, ON_THE_CARD)))
+    for label, text in doubts:
+        yield ReportLine("open", label, text, media=("terminal", "markdown"))
     if text := _describe_state(card):
         yield ReportLine("calm", "state", text)
     yield ReportLine("calm", "job", card.size)
@@ -118,7 +124,9 @@ def list_remarks(card: Card) -> Iterator[ReportLine]:
         yield ReportLine("calm", card.retries.label, card.retries.note)
     yield from (ReportLine("calm", "replaced", str(row)) for row in card.replaced)
     for note in card.notes:
-        yield ReportLine("calm" if note.kind == "note" else "open", note.kind, note.text)
+        tone: Tone = "calm" if note.kind == "note" else "open"
+        media = EVERYWHERE if note.kind == "accepted" else ("markdown", "page")
+        yield ReportLine(tone, note.kind, note.text, media=media)
     if omission := describe_omissions(card):
         yield ReportLine("calm", "not tried", omission)
 

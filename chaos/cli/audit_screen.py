@@ -8,11 +8,11 @@ from pathlib import Path
 from rich.console import Console
 
 from chaos.audit.card import Card
-from chaos.audit.page import build_annotations, render_markdown
-from chaos.audit.terminal import print_card
+from chaos.audit.page import build_annotations
+from chaos.audit.parts import list_parts
 from chaos.cli import signals
 from chaos.cli.documents import Document, Form
-from chaos.report.screen import render_plain
+from chaos.report.markdown_parts import render_markdown_parts
 from chaos.run.ci import add_to_step_summary, is_github_actions
 from chaos.screens.audit import CARD_RECORD, AuditScreen
 
@@ -30,17 +30,11 @@ class AuditCommandScreen(AuditScreen):
         """Print the card, and write it as the document that was asked for."""
         if is_github_actions(os.environ):
             self._console.file.writelines(f"{line}\n" for line in build_annotations(card))
-        if not self._document.takes_stdout:
-            print_card(card, self._console)
-        self._document.write(
-            {
-                "text": lambda: render_plain(partial(print_card, card)),
-                "md": lambda: render_markdown(card),
-                "github": lambda: "\n".join(build_annotations(card)),
-                **_build_file_readers(folder),
-            }
-        )
-        add_to_step_summary(os.environ, render_markdown(card))
+        parts = [*list_parts(card)]
+        files = _build_file_readers(folder)
+        files["github"] = lambda: "\n".join(build_annotations(card))
+        self._document.report(parts, files, console=self._console)
+        add_to_step_summary(os.environ, render_markdown_parts(parts))
 
 
 def _build_file_readers(folder: Path) -> dict[Form, Callable[[], str]]:

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from chaos import report_store
 from chaos.audit.card import Card
-from chaos.audit.page import render_card, render_markdown
+from chaos.audit.page import render_card
+from chaos.audit.parts import list_parts
 from chaos.cli.documents import Document, Form, Format, Output, convert_write_errors
 from chaos.cli.options import REPORTS, Reports
 from chaos.cli.streams import write_document
@@ -21,6 +22,7 @@ from chaos.model.summary import STALE
 from chaos.report.ci import render_json
 from chaos.report.html import render_run, render_suite, render_trend
 from chaos.report.markdown import render_run_markdown, render_suite_markdown
+from chaos.report.markdown_parts import render_markdown_parts
 from chaos.report.screen import build_bare_table, build_console
 from chaos.run.clock import format_iso
 from chaos.run.directory import ensure_reports_folder
@@ -93,6 +95,10 @@ def _write_trend(reports: Path, limit: int, *, show: bool) -> None:
         _open_page(page)
 
 
+def _render_card_in_markdown(card: Card) -> str:
+    return render_markdown_parts(list_parts(card))
+
+
 def _render_document(stored_report: report_store.StoredReport, form: Form) -> str:
     if form == "junit":
         return (stored_report.path / "junit.xml").read_text(encoding="utf-8")
@@ -102,7 +108,7 @@ def _render_document(stored_report: report_store.StoredReport, form: Form) -> st
     if stored_report.kind == "run":
         renderers = {"md": render_run_markdown, "json": render_json, "html": render_run}
         return renderers[form](report_store.load_run(stored_report.path))
-    renderers = {"md": render_markdown, "json": Card.to_json, "html": render_card}
+    renderers = {"md": _render_card_in_markdown, "json": Card.to_json, "html": render_card}
     try:
         card = Card.from_json(read_small_file(stored_report.path / report_store.AUDIT))
     except (ValueError, RecursionError) as error:

@@ -51,7 +51,7 @@ def render_guard(report: GuardReport) -> str:
     if by_start:
         parts.append(Figures([*_list_figures(report)]))
         chart = _draw_timeline(report, saves)
-        parts.append(Section([ChartPart(chart)], page_title=chart.title))
+        parts.append(Section([ChartPart(chart)], heading=chart.title))
     drawn_starts = sorted(by_start)[-DRAWN_MAX:]
     for start, rank_restarts in sorted(by_start.items(), reverse=True):
         is_drawn = start in drawn_starts

@@ -295,4 +295,4 @@ def _list_drawings(answer: Answer) -> Iterator[Section]:
             columns = ("closed form", "interval", "source", "out of its range")
             parts.append(ResultTable(columns, rows, numbers=[1]))
         name = f"chart-{chart.name}"
-        yield Section(parts, page_title=chart.title, name=name, media=["page"])
+        yield Section(parts, heading=chart.title, name=name, media=["page"])

@@ -75,10 +75,10 @@ def list_parts(
         yield limit_media("page", parts=[Figures(facts(answer)), Paragraph(glance, "quiet")])
         figures: list[Part] = [_build_figure_table(answer)]
         figures += (Paragraph(note, "quiet") for note in figure_notes(answer))
-        yield Section(figures, page_title="What is to be expected", name="figures")
+        yield Section(figures, heading="What is to be expected", name="figures")
     if answer.findings:
         lines = _build_finding_lines(answer.findings)
-        yield Section([lines], page_title="Settings to look at", name="settings")
+        yield Section([lines], heading="Settings to look at", name="settings")
     if answer.counsel is not None:
         yield from _list_advice(answer.counsel)
     if answer.changes or answer.by_hand:
@@ -89,7 +89,7 @@ def list_parts(
     ground: list[Part] = [LabelledLines([*_list_grounds(answer)]), costs]
     if page is not None:
         ground.append(Commands([("report", page)]))
-    yield Section(ground, page_title="What this rests on", name="ground")
+    yield Section(ground, heading="What this rests on", name="ground")
 
 
 def _list_headlines(answer: Answer) -> Iterator[Part]:
@@ -126,7 +126,7 @@ def _list_readings(answer: Answer) -> Iterator[Part]:
     elif answer.readings:
         rows = readings_rows(answer)
         table = ResultTable(("by", "answer", "goals met", "goodput", "waiting"), rows, range(2, 5))
-        yield Section([table], page_title="How the question is read", name="readings")
+        yield Section([table], heading="How the question is read", name="readings")
 
 
 def _build_figure_table(answer: Answer) -> ResultTable:
@@ -213,7 +213,7 @@ def _list_advice(counsel: SettingsAdvice) -> Iterator[Part]:
     }
     page_parts: list[Part] = [Paragraph(lead, "quiet")]
     page_parts += (_build_gain_table(head, rows) for head, rows in sure_gains.items() if rows)
-    yield Section(page_parts, page_title="What a change buys", name="advice", media=["page"])
+    yield Section(page_parts, heading="What a change buys", name="advice", media=["page"])
 
 
 def _build_changes(answer: Answer) -> Section:
@@ -226,7 +226,7 @@ def _build_changes(answer: Answer) -> Section:
         rules = ", ".join(finding.rule for finding in answer.by_hand)
         parts.append(Paragraph(f"to mend by hand: {rules}"))
     title = capitalize_first(changes_head(answer)) if answer.changes else ""
-    return Section(parts, title=title, page_title=title or "What to change", name="changes")
+    return Section(parts, title=title, heading=title or "What to change", name="changes")
 
 
 def changes_head(answer: Answer) -> str:

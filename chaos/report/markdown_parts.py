@@ -34,15 +34,16 @@ def render_markdown_parts(parts: Iterable[Part]) -> str:
 
 def _render_parts(parts: Iterable[Part], *, level: int) -> Iterator[str]:
     """Yield the blocks of the parts; titles in them are of this level."""
-    for part in parts:
+    for part in (part for part in parts if "markdown" in part.media):
         match part:
             case FindingPart():
                 yield f"{'#' * level} {escape_markdown(part.title)}"
                 yield escape_markdown(part.sentence)
                 yield from _render_parts(part.parts, level=level + 1)
-            case Section() if "markdown" in part.media:
-                yield from [f"{'#' * level} {escape_markdown(part.title)}"] if part.title else []
-                yield from _render_parts(part.parts, level=level + bool(part.title))
+            case Section():
+                title = part.heading or part.title
+                yield from [f"{'#' * level} {escape_markdown(title)}"] if title else []
+                yield from _render_parts(part.parts, level=level + bool(title))
             case _:
                 yield from _render_leaf(part)
 
@@ -57,8 +58,8 @@ def _render_leaf(part: Part) -> Iterator[str]:
             yield from (_format_prose(text) for text in texts if text)
         case Paragraph():
             yield _format_prose(part.text)
-        case LabelledLines(lines):
-            yield from _join_bullets(lines)
+        case LabelledLines():
+            yield from _join_bullets(part.select("markdown"))
         case ResultTable():
             rows = [[_format_cell(cell) for cell in row] for row in part.rows]
             yield "\n".join(build_table_lines(part.columns, rows, numbers=part.numbers))

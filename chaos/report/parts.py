@@ -5,7 +5,7 @@ from a result to parts. `terminal_parts`, `markdown_parts` and `html` render any
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeAlias
 
 from chaos.model.verdict import JobLine
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from chaos.report.chart import Chart
 
 Medium: TypeAlias = Literal["terminal", "markdown", "page"]
+EVERYWHERE: tuple[Medium, ...] = ("terminal", "markdown", "page")
 
 
 class Sign(NamedTuple):
-    """How a tone looks: its mark in text, its style in a terminal, its sign in Markdown."""
+    """The look of a tone: its mark in text, its style in a terminal, its sign in Markdown."""
 
     mark: str
     style: str
@@ -44,13 +45,17 @@ class ReportLine:
     events: str = ""
     #: What a page adds to it, in smaller type.
     aside: str = ""
+    media: Collection[Medium] = EVERYWHERE
 
 
+@dataclass(frozen=True)
 class Part:
-    """What every report of a result may have, wherever it is shown."""
+    """A piece of a result, the same in every report."""
 
     #: The name by which a page's template chooses.
     kind: ClassVar[str]
+    #: Where it is shown.
+    media: Collection[Medium] = field(default=EVERYWHERE, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,10 @@ class LabelledLines(Part):
 
     kind = "lines"
     lines: Sequence[ReportLine]
+
+    def select(self, medium: Medium) -> list[ReportLine]:
+        """Return the lines that a medium has."""
+        return [line for line in self.lines if medium in line.media]
 
 
 @dataclass(frozen=True)
@@ -141,6 +150,8 @@ class Commands(Part):
 
     kind = "commands"
     commands: Sequence[tuple[str, str]]
+    #: Where they lead on a page, by label.
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -176,13 +187,12 @@ class Section(Part):
     kind = "section"
     parts: Sequence[Part]
     title: str = ""
-    #: The title of a page, whose sections all have one.
-    page_title: str = ""
+    #: The title of a page and in Markdown, where each section has one.
+    heading: str = ""
     #: Its id on a page.
     name: str = ""
     #: What a page shows in place of it until it is opened.
     summary: str = ""
-    media: Collection[Medium] = ("terminal", "markdown", "page")
 
 
 def limit_media(*media: Medium, parts: Iterable[Part]) -> Section:
@@ -195,7 +205,7 @@ def list_charts(parts: Iterable[Part]) -> "Iterator[Chart]":
     for part in parts:
         if isinstance(part, ChartPart):
             yield part.chart
-        elif isinstance(part, FindingPart) or (isinstance(part, Section) and "page" in part.media):
+        elif isinstance(part, FindingPart | Section) and "page" in part.media:
             yield from list_charts(part.parts)
 
 

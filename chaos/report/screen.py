@@ -19,6 +19,7 @@ from rich.text import Text
 
 from chaos.run.ci import is_github_actions
 
+LABEL_WIDTH = 9  # so that the lines and the commands of a result begin in one column
 WIDE = 100_000  # columns of a log, whose lines are not broken
 # C0 but tab and newline, DEL and C1; line separators, bidirectional controls, lone surrogates.
 _CONTROL_CHARACTERS = re.compile(
@@ -98,9 +99,12 @@ def build_number_columns(*names: str) -> list[Column]:
     return [Column(name, justify="right", no_wrap=True) for name in names]
 
 
-def build_labelled_table(rows: Iterable[tuple[str, str, str]]) -> Table:
+def build_labelled_table(
+    rows: Iterable[tuple[str, str, str]], label_width: int = LABEL_WIDTH
+) -> Table:
     """Return a table of (label, its style, a text that may be long)."""
-    grid = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 2, 0, 0))
+    label_column = Column(no_wrap=True, min_width=label_width)
+    grid = Table.grid(label_column, Column(overflow="fold"), padding=(0, 2, 0, 0))
     for label, style, text in rows:
         grid.add_row(Text(label, style=style), Text(text))
     return grid

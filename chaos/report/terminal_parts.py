@@ -22,7 +22,12 @@ from chaos.report.parts import (
     SourceLines,
     split_cell,
 )
-from chaos.report.screen import build_bare_table, build_labelled_table, render_plain
+from chaos.report.screen import (
+    LABEL_WIDTH,
+    build_bare_table,
+    build_labelled_table,
+    render_plain,
+)
 from chaos.report.sections import list_code_lines
 
 _STYLES = {"plain": "", "strong": "bold", "quiet": "dim"}
@@ -46,16 +51,18 @@ def render_plain_parts(parts: Sequence[Part]) -> str:
 def render_parts(
     parts: Iterable[Part], *, is_framed: bool = False, is_dense: bool = False
 ) -> Iterator[RenderableType]:
-    """Yield what a terminal shows of the parts; dense ones have a blank line between tables alone.
+    """Yield what a terminal shows of the parts, a blank line between any two.
 
-    Otherwise there is one between any two.
+    Dense ones have it only between two tables, and before a finding.
     """
     previous_part = None
     for part in parts:
-        renderables = [*_render_part(part, is_framed=is_framed)]
+        renderables = [*_render_part(part, is_framed=is_framed)] if "terminal" in part.media else []
         if not renderables:
             continue
-        is_apart = isinstance(part, ResultTable) and isinstance(previous_part, ResultTable)
+        is_apart = isinstance(part, FindingPart) or (
+            isinstance(part, ResultTable) and isinstance(previous_part, ResultTable)
+        )
         if previous_part is not None and (is_apart or not is_dense):
             yield Text("")
         yield from renderables
@@ -66,7 +73,7 @@ def _render_part(part: Part, *, is_framed: bool) -> Iterator[RenderableType]:
     match part:
         case FindingPart():
             yield from _render_finding(part, is_framed=is_framed)
-        case Section() if "terminal" in part.media:
+        case Section():
             yield from [Text(part.title, style="bold")] if part.title else []
             yield from render_parts(part.parts, is_framed=is_framed, is_dense=True)
         case _:
@@ -83,14 +90,13 @@ def _render_leaf(part: Part) -> Iterator[RenderableType]:
         case Paragraph():
             style = SIGNS[part.tone].style if part.tone else _STYLES[part.style]
             yield Text(part.text, style=style)
-        case LabelledLines(lines):
+        case LabelledLines() | SourceLines():
+            lines = _list_lines(part)
             yield from [_build_line_table(lines)] if lines else []
         case ResultTable():
             yield _build_table(part)
         case Commands():
             yield from _render_commands(part)
-        case SourceLines(lines):
-            yield from [_build_line_table([*list_code_lines(lines)])] if lines else []
         case _:  # a page alone has it
             pass
 
@@ -135,9 +141,8 @@ def _render_cell(content: CellContent) -> Text:
 
 
 def _render_commands(part: Commands) -> Iterator[Text]:
-    width = max((len(label) for label, _ in part.commands), default=0)
     for label, command in part.commands:
-        line = Text.assemble((f"{label:<{width}}  " if width else "", "dim"), command)
+        line = Text.assemble((f"{label:<{LABEL_WIDTH}}  " if label else "", "dim"), command)
         line.no_wrap, line.overflow = True, "ignore"
         yield line
 
@@ -145,14 +150,25 @@ def _render_commands(part: Commands) -> Iterator[Text]:
 def _render_finding(part: FindingPart, *, is_framed: bool) -> Iterator[RenderableType]:
     """Yield a finding; its commands stand below its frame, which would break them."""
     style = SIGNS["bad"].style
-    inner_parts = [inner for inner in part.parts if not isinstance(inner, Commands)]
     title, sentence = Text(part.title, style=style), Text(part.sentence, style="bold")
-    details = [*render_parts(inner_parts, is_dense=True)]
+    rows = [
+        (line.label, SIGNS[line.tone].style, line.text)
+        for inner in part.parts
+        for line in _list_lines(inner)
+    ]
+    table = build_labelled_table(rows, label_width=0 if is_framed else LABEL_WIDTH)
     if is_framed:
-        content = Group(sentence, *([Text(""), *details] if details else []))
-        yield Panel(content, title=title, title_align="left", border_style=style, padding=(0, 1))
+        frame = Group(sentence, Text(""), table) if rows else sentence
+        yield Panel(frame, title=title, title_align="left", border_style=style, padding=(0, 1))
     else:
-        yield from (title, sentence, *details)
+        yield from (title, sentence)
+        yield from [table] if rows else []
     for inner in part.parts:
         if isinstance(inner, Commands):
             yield from _render_commands(inner)
+
+
+def _list_lines(part: Part) -> Sequence[ReportLine]:
+    if isinstance(part, SourceLines):
+        return [*list_code_lines(part.lines)]
+    return part.select("terminal") if isinstance(part, LabelledLines) else ()

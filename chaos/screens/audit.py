@@ -8,8 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos.audit.card import Card
-from chaos.audit.terminal import AuditDisplay, print_card
+from chaos.audit.parts import list_parts
+from chaos.audit.terminal import AuditDisplay
 from chaos.report.screen import ConsoleAnnouncer
+from chaos.report.terminal_parts import print_parts
 from chaos.run.clock import SystemClock
 
 CARD_RECORD = "audit.json"
@@ -40,4 +42,4 @@ class AuditScreen(ConsoleAnnouncer):
     def publish_card(self, card: Card, folder: Path) -> None:
         """Print the card; `folder`: that of its audit."""
         del folder
-        print_card(card, self._console)
+        print_parts(list_parts(card), self._console)

@@ -12,7 +12,8 @@ from chaos.audit.audit import Audit, SiteChoice
 from chaos.audit.budget import AuditProgress, Budget
 from chaos.audit.card import Card, find_reasons
 from chaos.audit.determinism import CleanRunComparison, compare_clean_runs
-from chaos.audit.page import build_annotations, find_omissions, render_card, render_markdown
+from chaos.audit.page import build_annotations, render_card
+from chaos.audit.parts import find_omissions, list_parts
 from chaos.audit.repro import confirm_finding
 from chaos.audit.site_category import SiteCategory, list_site_categories
 from chaos.check.prediction_band import HIDDEN_MAX
@@ -23,6 +24,7 @@ from chaos.model.history import History
 from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.plan import Op, Plan
 from chaos.model.verdict import JobLine, Verdict
+from chaos.report.markdown_parts import render_markdown_parts
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import ShowEntries
 from chaos.scenario_file.load import load_scenario
@@ -147,7 +149,7 @@ def test_github_is_shown_a_finding_at_the_line_that_saves_or_else_at_the_script(
     assert ",line=9,title=" in at_line
     assert at_line.endswith(f"chaos run {card.folder}/{finding.repro}")
     assert "src/job.py:9" in render_card(placed)
-    assert "- saved: job.py:9" in render_markdown(placed)
+    assert "- **saved**: job.py:9" in render_markdown_parts(list_parts(placed))
 
 
 def test_the_reproduction_is_a_scenario_of_the_same_ops(guilty: tuple[Audit, Card]) -> None:

@@ -15,7 +15,8 @@ from chaos.audit.budget import AuditProgress
 from chaos.audit.card import Card, GroupCoverage
 from chaos.audit.card_writer import _note_accepted
 from chaos.audit.finding import group_findings
-from chaos.audit.page import list_figures, render_card
+from chaos.audit.page import render_card
+from chaos.audit.parts import list_figures, list_parts
 from chaos.audit.run_row import Defect, RunRow
 from chaos.audit.sections import describe_equal_results
 from chaos.audit.site_category import SITE_CATEGORIES, select_site_categories
@@ -29,7 +30,7 @@ from chaos.audit.table import (
     label_columns,
     part_rows,
 )
-from chaos.audit.terminal import AuditDisplay, print_card
+from chaos.audit.terminal import AuditDisplay
 from chaos.errors import UsageError
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
@@ -38,6 +39,7 @@ from chaos.model.diagnosis import Standing
 from chaos.model.plan import Op
 from chaos.model.trigger import AtStep
 from chaos.report.live import PARTS
+from chaos.report.terminal_parts import print_parts
 from tests.accepted import expect_text
 from tests.audit.backend import FakeBackend, Ticking, audit_of, loses_momentum
 
@@ -625,5 +627,5 @@ def printed(card: Card, *, framed: bool = False) -> str:
     console = Console(
         file=out, width=80, force_terminal=framed, highlight=False, no_color=True, color_system=None
     )
-    print_card(card, console)
+    print_parts(list_parts(card), console)
     return out.getvalue()

@@ -10,13 +10,14 @@ from chaos.audit.audit import ALL_GROUPS, SiteChoice
 from chaos.audit.budget import UNLIMITED, Budget
 from chaos.audit.card import Card
 from chaos.audit.continuation import EarlierAudit
-from chaos.audit.page import render_card, render_markdown, render_paragraph
+from chaos.audit.page import render_card, render_paragraph
+from chaos.audit.parts import list_parts
 from chaos.audit.sections import describe_changes
-from chaos.audit.terminal import print_card
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.plan import Plan
-from chaos.report.screen import render_plain
+from chaos.report.markdown_parts import render_markdown_parts
+from chaos.report.terminal_parts import render_plain_parts
 from chaos.wording import plural
 from tests.audit.backend import Defect, FakeBackend, audit_of, loses_momentum
 from tests.check.story import Story
@@ -209,8 +210,8 @@ def test_every_report_tells_what_is_mended(mended: Card) -> None:
     assert mended.since is not None
     count = len(mended.since.mended)
     texts = [
-        render_plain(lambda console: print_card(mended, console)),
-        render_markdown(mended),
+        render_plain_parts([*list_parts(mended)]),
+        render_markdown_parts(list_parts(mended)),
         render_card(mended),
     ]
 

@@ -9,10 +9,12 @@ from rich.console import Console
 
 from chaos.audit.audit import SiteChoice
 from chaos.audit.card import Card
-from chaos.audit.page import render_card, render_markdown, render_paragraph
+from chaos.audit.page import render_card, render_paragraph
+from chaos.audit.parts import list_parts
 from chaos.audit.plans import set_restart
 from chaos.audit.site_category import SEVERAL_RETRIES_CATEGORIES, select_site_categories
-from chaos.audit.terminal import print_card
+from chaos.report.markdown_parts import render_markdown_parts
+from chaos.report.terminal_parts import print_parts
 from tests.accepted import expect_text
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 
@@ -22,7 +24,7 @@ NONE = {"max_failures": 0}
 
 def printed(card: Card) -> str:
     out = io.StringIO()
-    print_card(card, Console(file=out, width=100))
+    print_parts(list_parts(card), Console(file=out, width=100))
     return out.getvalue()
 
 
@@ -36,7 +38,12 @@ def test_where_nothing_begins_the_job_again_that_is_a_finding_of_its_own(tmp_pat
     )
     assert card.retries.sentence in card.sentence
     assert f"{card.resumed} of {card.resumed} resumes right" in card.sentence
-    for told in (printed(card), render_card(card), render_markdown(card), render_paragraph(card)):
+    for told in (
+        printed(card),
+        render_card(card),
+        render_markdown_parts(list_parts(card)),
+        render_paragraph(card),
+    ):
         assert "first lost worker" in told
         assert "FailureConfig(max_failures=3)" in told.replace("\\_", "_").replace("\\(", "(")
 
@@ -66,7 +73,7 @@ def test_a_script_that_calls_fit_again_is_tried_as_it_is(tmp_path: Path) -> None
     assert {p.job.failure.max_failures for p in backend.plans if p.job.failure} == {0}
     assert not any(row.name == "max_failures" for row in card.replaced)
     assert (card.retries.source, card.retries.count) == ("script", 3)
-    assert str(card.retries.note) in printed(card)
+    assert str(card.retries.note) in " ".join(printed(card).split())
 
 
 def test_a_script_gets_no_more_faults_than_it_has_retries(tmp_path: Path) -> None:

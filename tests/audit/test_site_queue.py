@@ -7,7 +7,7 @@ import pytest
 from chaos.audit.audit import SiteChoice
 from chaos.audit.budget import Budget
 from chaos.audit.card import Card
-from chaos.audit.page import find_omissions
+from chaos.audit.parts import find_omissions
 from chaos.audit.site_category import INSIDE_LOAD
 from chaos.model.trigger import AtRecovery
 from tests.accepted import expect_text

@@ -14,8 +14,9 @@ import tempfile
 from pathlib import Path
 
 import chaos
-from chaos.audit.terminal import print_card
+from chaos.audit.parts import list_parts
 from chaos.report.screen import build_console
+from chaos.report.terminal_parts import print_parts
 from tests.browser.chromium import Page, browser, find_browser
 from tests.browser.recording import COLUMNS, paragraphs, recording
 
@@ -58,8 +59,8 @@ def terminal(folder: Path) -> str:
     with contextlib.chdir(folder):
         found = chaos.audit("train.py", {"epochs": 4})
     page = io.StringIO()
-    print_card(
-        found.card,
+    print_parts(
+        list_parts(found.card),
         build_console(file=page, width=COLUMNS, force_terminal=True, color_system="truecolor"),
     )
     return recording(found.card.command, paragraphs(page.getvalue(), "✗ ", "fault ", "╭─"))

@@ -19,9 +19,9 @@ from chaos.audit.audit import SiteChoice
 from chaos.audit.card import Card, ReplacedSetting
 from chaos.audit.finding import Confirmation
 from chaos.audit.notes import Note
-from chaos.audit.page import render_card, render_markdown, render_paragraph, summary_svg
+from chaos.audit.page import render_card, render_paragraph, summary_svg
+from chaos.audit.parts import list_parts
 from chaos.audit.retries import Retries
-from chaos.audit.terminal import print_card
 from chaos.model.diagnosis import Part, Resume
 from chaos.model.expect import Expect
 from chaos.model.history import History
@@ -30,6 +30,7 @@ from chaos.model.verdict import Anomaly, CheckResult
 from chaos.report.ci import AnnotatedLine, build_annotations, render
 from chaos.report.html import render_run, render_suite
 from chaos.report.markdown import render_run_markdown, render_suite_markdown
+from chaos.report.markdown_parts import render_markdown_parts
 from chaos.report.outcome import (
     FinishedRun,
     SuiteRow,
@@ -45,6 +46,7 @@ from chaos.report.terminal import (
     print_suite,
     render_plain_text,
 )
+from chaos.report.terminal_parts import render_plain_parts
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 from tests.report.conftest import clean_history, run_of, struck_history
 
@@ -235,12 +237,12 @@ def _undrawn(charts: object) -> dict[str, object]:
 
 def _card_in_terminal() -> Iterator[tuple[str, str]]:
     for name, card in cards().items():
-        yield name, render_plain(partial(print_card, card))
+        yield name, render_plain_parts([*list_parts(card)])
 
 
 def _card_in_markdown() -> Iterator[tuple[str, str]]:
     for name, card in cards().items():
-        yield name, render_markdown(card)
+        yield name, render_markdown_parts(list_parts(card))
         yield f"paragraph, {name}", render_paragraph(card)
 
 
