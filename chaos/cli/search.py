@@ -5,12 +5,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from chaos.app.search import SearchDisplay, SearchRequest, run_search
@@ -29,7 +27,17 @@ from chaos.cli.options import (
     parse_seconds,
 )
 from chaos.model.masking import mask_words
-from chaos.report.screen import ConsoleAnnouncer, build_console, render_plain
+from chaos.report.outcome import Tone
+from chaos.report.parts import (
+    Commands,
+    FindingPart,
+    Headline,
+    LabelledLines,
+    Part,
+    ReportLine,
+    Section,
+)
+from chaos.report.screen import ConsoleAnnouncer, build_console
 from chaos.run.clock import SystemClock
 from chaos.run.display_path import format_path
 from chaos.search import FAULTS_MAX
@@ -91,14 +99,10 @@ def search(  # noqa: PLR0913 - one parameter per option
     request = SearchRequest.parse(script, arguments or (), options)
     command = shlex.join(["chaos", *map(str, mask_words(sys.argv[1:]))])
     result = run_search(request, SearchScreen(console), command=command)
-    print_on_console = partial(print_result, result)
-    if not document.takes_stdout:
-        print_on_console(console)
-    document.write(
-        {
-            "text": lambda: render_plain(print_on_console),
-            "json": lambda: result.model_dump_json(indent=2),
-        }
+    document.report(
+        [*list_parts(result)],
+        {"json": lambda: result.model_dump_json(indent=2)},
+        console=console,
     )
     raise typer.Exit(result.exit_code)
 
@@ -132,49 +136,30 @@ class _ConsoleDisplay(AuditDisplay):
             self.write_line(text)
 
 
-def print_result(result: "SearchResult", console: Console) -> None:
-    """Print what a search has found; paths and commands are never broken."""
-    for line in _describe_result(result):
-        console.print(line, soft_wrap=True)
-
-
-def _describe_result(result: "SearchResult") -> Iterator[Text]:
+def list_parts(result: "SearchResult") -> Iterator[Part]:
+    """Yield the answer, the smallest plan of each cause, and the ways on."""
     causes = result.found
-    mark, style = _select_mark(result)
-    summary = plural(len(causes), "cause") if causes else "nothing found"
-    yield Text.assemble((f"{mark} {result.script}: {summary}", style))
-    yield Text(
+    tone: Tone = "good" if result.resumed else "open"
+    counts = (
         f"{plural(result.plans, 'plan')} of 1 to {result.most} faults, seed {result.seed}: "
         f"{plural(result.faults, 'fault')} injected, "
-        f"{plural(result.resumed, 'restart')} resumed rightly, "
-        f"{result.from_scratch} began anew, {result.inconclusive} inconclusive, "
-        f"{result.met} combinations met"
+        f"{plural(result.resumed, 'restart')} resumed rightly, {result.from_scratch} began anew, "
+        f"{result.inconclusive} inconclusive, {result.met} combinations met"
     )
+    answer = plural(len(causes), "cause") if causes else "nothing found"
+    yield Headline("bad" if causes else tone, answer, subject=result.script, notes=[counts])
     for cause in causes:
-        yield Text("")
-        yield Text.assemble((f"{cause.cause.check}, {cause.cause.severity}", "bold"))
-        yield Text(f"  {cause.row.headline}")
-        yield Text(f"  {_describe_size(cause)}")
-        for op in cause.row.ops:
-            yield Text(f"    {op.fault} at {op.at}")
-        yield Text(f"  scenario  {cause.file}")
-        yield Text(f"  report    {cause.report}")
-    for file in result.right_now:
-        yield Text.assemble(("comes out right now: ", "green"), file)
-    for file in result.undecided_now:
-        yield Text.assemble(("inconclusive now: ", "yellow"), file)
-    yield Text("")
+        faults = [ReportLine("calm", "fault", f"{op.fault} at {op.at}") for op in cause.row.ops]
+        size = ReportLine("calm", "plan", _describe_size(cause))
+        files = Commands([("scenario", cause.file), ("report", cause.report)])
+        title = f"{cause.cause.check}, {cause.cause.severity}"
+        yield FindingPart(title, cause.row.headline, [LabelledLines([size, *faults]), files])
+    tries = [ReportLine("good", "right now", file) for file in result.right_now]
+    tries += (ReportLine("open", "undecided", file) for file in result.undecided_now)
     if result.limit is not None:
-        yield Text(f"ended by {result.limit}", style="dim")
-    yield Text(f"again   {result.command}")
-    yield Text(f"folder  {result.folder}")
-
-
-def _select_mark(result: "SearchResult") -> tuple[str, str]:
-    """Return the sign of a search's outcome, and its style."""
-    if result.found:
-        return "✗", "bold red"
-    return ("✓", "green") if result.resumed else ("?", "yellow")
+        tries.append(ReportLine("calm", "ended by", result.limit))
+    ways = Commands([("again", result.command), ("folder", result.folder)])
+    yield Section([LabelledLines(tries), ways])
 
 
 def _describe_size(cause: "FoundCause") -> str:
