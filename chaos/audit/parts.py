@@ -275,7 +275,7 @@ def _list_cause_parts(cause: CauseSection, card: Card) -> Iterator[Part]:
 def _build_run_section(run: RunRow, card: Card, report: str | None) -> Section:
     command = ("report", f"chaos report {card.folder}/runs/{run.number} --open")
     links = {"report": quote(report)} if report else {}
-    parts = [Paragraph(run.headline), Commands([command], links)]
+    parts = [Paragraph(run.headline), Commands([command], links=links)]
     return Section(parts, title=f"{run.group}, {run.name}", name=f"run-{run.number}")
 
 

@@ -220,7 +220,7 @@ def _build_changes(answer: Answer) -> Section:
     """Return the line to paste, whole, and the steps that remain beside it."""
     parts: list[Part] = []
     if answer.changes:
-        parts.append(Commands([("", format_set_options(answer.changes))]))
+        parts.append(Commands([("", format_set_options(answer.changes))], is_long=True))
     parts.append(_build_finding_lines(answer.new_findings))
     if answer.by_hand:
         rules = ", ".join(finding.rule for finding in answer.by_hand)

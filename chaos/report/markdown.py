@@ -1,17 +1,10 @@
 """A run and a suite in Markdown: for a pull request, an issue, the summary of a CI step."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from chaos.check.goodput import build_ledger, get_ledger
-from chaos.check.headline import format_sentence
 from chaos.report import page
-from chaos.report.markdown_parts import (
-    build_table_lines,
-    escape_markdown,
-    fit_text,
-    format_bullet,
-    format_code,
-)
+from chaos.report.markdown_parts import render_markdown_parts
 from chaos.report.outcome import (
     FIGURES,
     STANDINGS,
@@ -19,13 +12,24 @@ from chaos.report.outcome import (
     ScenarioRuns,
     SuiteRow,
     find_row_tone,
+    find_suite_tone,
     find_tone,
     group_scenarios,
 )
-from chaos.report.parts import SIGNS
+from chaos.report.parts import (
+    SIGNS,
+    Commands,
+    Figures,
+    FindingPart,
+    Headline,
+    LabelledLines,
+    Paragraph,
+    Part,
+    ResultTable,
+    Section,
+)
 from chaos.report.sections import (
     ListLimits,
-    ReportSection,
     build_replay_command,
     build_sections,
     describe_suite,
@@ -40,28 +44,26 @@ SKIPPED = "⏭️"
 
 def render_run_markdown(run: FinishedRun) -> str:
     """Return one run: verdict, proof of the fault's effect, findings, time by phase."""
-    verdict, facts = run.verdict, page.build_facts(run)
-    lines = [
-        (
-            f"# {SIGNS[find_tone(verdict)].emoji} {describe_verdict(verdict)}: "
-            f"{escape_markdown(run.plan.scenario)}"
-        ),
-        "",
-        escape_markdown(verdict.headline),
-    ]
-    if not verdict.as_expected:
-        lines += ["", escape_markdown(format_sentence(verdict.expectation))]
-    lines += [
-        "",
-        *build_table_lines([*facts], [[escape_markdown(value) for value in facts.values()]]),
-        "",
-    ]
-    lines += _render_ops(run)
+    return render_markdown_parts(_list_run_parts(run))
+
+
+def _list_run_parts(run: FinishedRun) -> Iterator[Part]:
+    verdict = run.verdict
+    yield Headline(
+        find_tone(verdict),
+        describe_verdict(verdict),
+        subject=run.plan.scenario,
+        reason=verdict.headline,
+        notes=[] if verdict.as_expected else [verdict.expectation],
+    )
+    yield Figures([*page.build_facts(run).items()])
+    yield _build_ops(run)
     for section in build_sections(verdict, BREVITY):
-        lines += _render_section(section)
-    lines += _render_goodput(run)
-    lines += ["## Again", "", format_code(build_replay_command(run.directory)), ""]
-    return fit_text("\n".join(lines))
+        title = capitalize_first(section.title) or "What was found"
+        yield Section([LabelledLines(section.lines)], title=title)
+    yield from _list_goodput(run)
+    command = ("replay", build_replay_command(run.directory))
+    yield Section([Commands([command])], title="Again")
 
 
 def render_suite_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
@@ -69,80 +71,59 @@ def render_suite_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> 
 
     A scenario with repeats has the gravest verdict, the number that passed, and medians.
     """
+    return render_markdown_parts(_list_suite_parts(rows, title))
+
+
+def _list_suite_parts(rows: Sequence[SuiteRow], title: str) -> Iterator[Part]:
     groups = group_scenarios(rows)
+    yield Headline(find_suite_tone(rows), describe_suite(groups), subject=title)
     passed_column = ("passed",) if any(runs.has_repeats for runs in groups) else ()
-    headings = ("scenario", "verdict", *passed_column, *FIGURES)
-    cells = [_build_cells(runs, headings[2:]) for runs in groups]
-    lines = [f"# {title}: {describe_suite(groups)}", ""]
-    lines += [*build_table_lines(headings, cells, numbers=range(2, len(headings))), ""]
+    figures = (*passed_column, *FIGURES)
+    cells = [_build_cells(runs, figures) for runs in groups]
+    yield ResultTable(("scenario", "verdict", *figures), cells, range(2, 2 + len(figures)))
     unexpected_rows = [row for row in rows if row.standing != "expected"]
     for row in unexpected_rows[:REASONS_SHOWN]:
         number = "" if row.repeat is None else f", run {row.repeat}"
-        lines += [f"### {_select_sign(row)} {escape_markdown(row.scenario)}{number}", ""]
-        lines += [escape_markdown(row.headline), ""]
-        if row.directory:
-            lines += [format_code(build_replay_command(row.directory)), ""]
+        commands = [("replay", build_replay_command(row.directory))] if row.directory else []
+        yield FindingPart(_mark_scenario(row) + number, row.headline, [Commands(commands)])
     if len(unexpected_rows) > REASONS_SHOWN:
-        lines += [describe_omitted(len(unexpected_rows) - REASONS_SHOWN), ""]
-    return fit_text("\n".join(lines))
+        yield Paragraph(describe_omitted(len(unexpected_rows) - REASONS_SHOWN))
 
 
 def _build_cells(runs: ScenarioRuns, names: Sequence[str]) -> tuple[str, ...]:
-    worst_row, figures = runs.worst_row, runs.figures
-    return (
-        f"{_select_sign(worst_row)} {escape_markdown(worst_row.scenario)}",
-        escape_markdown(
-            describe_verdict(worst_row.verdict)
-            if worst_row.verdict
-            else STANDINGS[worst_row.standing].word
-        ),
-        *(figures[name] for name in names),
-    )
+    row, figures = runs.worst_row, runs.figures
+    word = describe_verdict(row.verdict) if row.verdict else STANDINGS[row.standing].word
+    return (_mark_scenario(row), word, *(figures[name] for name in names))
 
 
-def _render_ops(run: FinishedRun) -> list[str]:
-    ops = page.build_op_rows(run)
-    if not ops:
-        return ["## What was done to the job", "", "Nothing: this plan has no fault.", ""]
-    cells = [
+def _mark_scenario(row: SuiteRow) -> str:
+    sign = SKIPPED if row.standing == "skipped" else SIGNS[find_row_tone(row)].emoji
+    return f"{sign} {row.scenario}"
+
+
+def _build_ops(run: FinishedRun) -> Section:
+    rows = [
         (
-            str(op.index),
-            *(
-                escape_markdown(text)
-                for text in (op.place, op.fault, op.target, op.status, op.detail)
-            ),
-            ", ".join(str(number) for number in op.events),
+            *(str(op.index), op.place, op.fault, op.target, op.status, op.detail),
+            ", ".join(map(str, op.events)),
         )
-        for op in ops
+        for op in page.build_op_rows(run)
     ]
-    head = ("op", "place", "fault", "target", "status", "what was seen", "events")
-    return ["## What was done to the job", "", *build_table_lines(head, cells), ""]
+    columns = ("op", "place", "fault", "target", "status", "what was seen", "events")
+    nothing = Paragraph("nothing: this plan has no fault")
+    parts: list[Part] = [ResultTable(columns, rows) if rows else nothing]
+    return Section(parts, title="What was done to the job")
 
 
-def _render_section(section: ReportSection) -> list[str]:
-    title = escape_markdown(capitalize_first(section.title) or "What was found")
-    return [f"## {title}", "", *map(format_bullet, section.lines), ""]
-
-
-def _render_goodput(run: FinishedRun) -> list[str]:
+def _list_goodput(run: FinishedRun) -> Iterator[Section]:
     from chaos.report.goodput import build_goodput_rows, describe_goodput  # noqa: PLC0415 - it draws, as a page
 
     run_ledger = get_ledger(run.analysis)
     if not run_ledger.wall_ns:
-        return []
+        return
     baseline_ledger = build_ledger(run.analysis.reference) if run.analysis.reference else None
     rows = build_goodput_rows(run_ledger, baseline_ledger, (), run.analysis.launcher_words)
     cells = [(row.phase, row.seconds, row.share, row.baseline or "-", row.meaning) for row in rows]
-    head = ("phase", "this run", "share", "baseline", "what it is")
-    return [
-        "## Goodput",
-        "",
-        describe_goodput(run_ledger, baseline_ledger),
-        "",
-        *build_table_lines(head, cells),
-        "",
-    ]
-
-
-def _select_sign(row: SuiteRow) -> str:
-    return SKIPPED if row.standing == "skipped" else SIGNS[find_row_tone(row)].emoji
+    columns = ("phase", "this run", "share", "baseline", "what it is")
+    sentence = Paragraph(describe_goodput(run_ledger, baseline_ledger))
+    yield Section([sentence, ResultTable(columns, cells, range(1, 4))], title="Goodput")

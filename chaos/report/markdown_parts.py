@@ -20,7 +20,7 @@ from chaos.report.parts import (
     SourceLines,
     split_cell,
 )
-from chaos.report.screen import join_lines
+from chaos.report.screen import escape_controls, join_lines
 from chaos.report.sections import list_code_lines
 
 LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
@@ -99,12 +99,13 @@ def _format_cell(content: CellContent) -> str:
 
 
 def _render_commands(part: Commands) -> Iterator[str]:
-    """Yield the commands as a list, and each of several lines as a block."""
-    short = [command for command in part.commands if "\n" not in command[1]]
-    bullets = (f"- {escape_markdown(label)}: {format_code(text)}" for label, text in short if label)
-    yield from filter(None, ["\n".join(bullets)])
-    yield from (format_code(text) for label, text in short if not label)
-    yield from (f"```\n{text}\n```" for _, text in part.commands if "\n" in text)
+    """Yield the commands as a list, or each of several lines as a block."""
+    if part.is_long:
+        yield from (f"```\n{escape_controls(command)}\n```" for _, command in part.commands)
+    elif part.commands:
+        yield "\n".join(
+            f"- {escape_markdown(label)}: {format_code(text)}" for label, text in part.commands
+        )
 
 
 def format_bullet(line: ReportLine) -> str:

@@ -150,6 +150,8 @@ class Commands(Part):
 
     kind = "commands"
     commands: Sequence[tuple[str, str]]
+    #: Whether they have several lines each, which Markdown keeps; a name of others has one.
+    is_long: bool = False
     #: Where they lead on a page, by label.
     links: Mapping[str, str] = field(default_factory=dict)
 

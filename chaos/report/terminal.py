@@ -1,11 +1,9 @@
 """Verdicts in a terminal: a table that fits 80 columns, and a few lines for what went wrong."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.table import Column, Table
 from rich.text import Text
 
 from chaos.model.verdict import Verdict
@@ -15,17 +13,22 @@ from chaos.report.outcome import (
     FinishedRun,
     StandingStyle,
     SuiteRow,
-    Tone,
     find_standing,
     group_scenarios,
 )
-from chaos.report.parts import ReportLine
-from chaos.report.screen import (
-    build_bare_table,
-    build_labelled_table,
-    build_number_columns,
-    render_plain,
+from chaos.report.parts import (
+    Cell,
+    CellContent,
+    Commands,
+    Headline,
+    LabelledLines,
+    Paragraph,
+    Part,
+    ResultTable,
+    Section,
+    Sign,
 )
+from chaos.report.screen import render_plain
 from chaos.report.sections import (
     ListLimits,
     build_sections,
@@ -33,15 +36,14 @@ from chaos.report.sections import (
     list_broken_promises,
     list_next_steps,
 )
+from chaos.report.terminal_parts import render_cell, render_parts
 from chaos.wording import plural
 
 IN_A_SUITE = ListLimits(anomalies=5, events=8, state_parts=12, notes=False)
 BELOW_A_TEST = ListLimits(anomalies=3, events=0, state_parts=8)
 
-_INKS: dict[Tone, str] = {"bad": "red", "open": "yellow", "calm": "bold"}
 
-
-def build_verdict_table(rows: Sequence[SuiteRow]) -> Table:
+def build_verdict_table(rows: Sequence[SuiteRow]) -> Group:
     """Return one line per scenario; a mark and a word, so that colour only repeats them.
 
     A scenario with repeats has the gravest verdict, the number that passed, and medians.
@@ -49,23 +51,17 @@ def build_verdict_table(rows: Sequence[SuiteRow]) -> Table:
     groups = group_scenarios(rows)
     has_repeats = any(runs.has_repeats for runs in groups)
     names = ("passed" if has_repeats else "attempts", "lost steps", "recovery", "time")
-    table = build_bare_table(
-        Column("scenario", overflow="fold", ratio=1),
-        Column("verdict", no_wrap=True),
-        *build_number_columns(*names),
-    )
-    for runs in groups:
-        figures = runs.figures
-        style = "yellow" if has_repeats and runs.is_flaky else ""
-        first_cell, *other_cells = (Text(figures[name]) for name in names)
-        first_cell.style = style
-        table.add_row(
-            Text(runs.worst_row.scenario),
-            _describe_verdict(runs.worst_row),
-            first_cell,
-            *other_cells,
+    cells: list[Sequence[CellContent]] = [
+        (
+            runs.worst_row.scenario,
+            _build_verdict_cells(runs.worst_row),
+            Cell(runs.figures[names[0]], "open" if has_repeats and runs.is_flaky else None),
+            *(runs.figures[name] for name in names[1:]),
         )
-    return table
+        for runs in groups
+    ]
+    table = ResultTable(("scenario", "verdict", *names), cells, numbers=range(2, 6))
+    return Group(*render_parts([table]))
 
 
 def explain_findings(rows: Sequence[SuiteRow]) -> Iterator[RenderableType]:
@@ -96,21 +92,21 @@ def explain_findings(rows: Sequence[SuiteRow]) -> Iterator[RenderableType]:
 def explain_verdict(verdict: Verdict, scenario: str, *, directory: str) -> Group:
     """Return the reasons why a run did not pass; `directory` is its folder."""
     look = _find_look(verdict)
-    word = Text(f"{look.mark} {describe_verdict(verdict)}", style=look.style)
-    parts: list[RenderableType] = [
-        Text.assemble(word, f" · {scenario}"),
-        _indent_text(verdict.headline),
-    ]
-    if not verdict.as_expected:
-        parts.append(_indent_text(verdict.expectation))
-    return Group(*parts, *_list_details(verdict, IN_A_SUITE, directory))
+    headline = Headline(
+        look.tone,
+        describe_verdict(verdict),
+        subject=scenario,
+        notes=[verdict.headline, *([] if verdict.as_expected else [verdict.expectation])],
+        special_sign=Sign(look.mark, look.style, ""),
+    )
+    return Group(*render_parts([headline, *_list_details(verdict, IN_A_SUITE, directory)]))
 
 
 def build_explanation(run: FinishedRun) -> Group:
     """Return the verdict, the broken promises, the lost state, and the next commands."""
     verdict = run.verdict
-    details = _list_details(verdict, BELOW_A_TEST, run.directory)
-    return Group(Text(verdict.expectation, style="bold"), _indent_text(verdict.headline), *details)
+    head = Section([Paragraph(verdict.expectation, "strong"), Paragraph(verdict.headline)])
+    return Group(*render_parts([head, *_list_details(verdict, BELOW_A_TEST, run.directory)]))
 
 
 def describe_interrupted_run(run: FinishedRun, reason: str) -> Group:
@@ -118,53 +114,17 @@ def describe_interrupted_run(run: FinishedRun, reason: str) -> Group:
 
     Inconclusive checks are not listed: nearly all are.
     """
-    lines = list_broken_promises(run.verdict, BELOW_A_TEST, shown_text=reason)
-    blocks: list[RenderableType] = [Text(""), _build_columns(lines)] if lines else []
-    (page, *_) = _format_next_steps(run.directory)
-    return Group(
-        Text(reason, style="bold"), _indent_text(_describe_progress(run)), *blocks, Text(""), page
-    )
+    head = Section([Paragraph(reason, "strong"), Paragraph(_describe_progress(run))])
+    lines = LabelledLines(list_broken_promises(run.verdict, BELOW_A_TEST, shown_text=reason))
+    page = Commands(list_next_steps(run.directory)[:1])
+    return Group(*render_parts([head, lines, page]))
 
 
-def _list_details(
-    verdict: Verdict, brevity: ListLimits, directory: str
-) -> Iterator[RenderableType]:
+def _list_details(verdict: Verdict, brevity: ListLimits, directory: str) -> Iterator[Part]:
     """Yield what stands below the headline: the sections, and the ways on."""
     for section in build_sections(verdict, brevity):
-        yield Text("")
-        if section.title:
-            yield _indent_text(section.title)
-        yield _build_columns(section.lines, indent=4 if section.title else 2)
-    yield Text("")
-    yield from _format_next_steps(directory, verdict)
-
-
-def _format_next_steps(directory: str, verdict: Verdict | None = None) -> list[Text]:
-    """Return a path and commands, which are never broken, so that they can be copied."""
-    return [
-        Text.assemble((f"  {name}  ", "bold"), value, no_wrap=True, overflow="ignore")
-        for name, value in list_next_steps(directory, verdict)
-    ]
-
-
-def _build_columns(lines: Sequence[ReportLine], indent: int = 2) -> Padding:
-    return Padding(build_labelled_table(omit_repeated_labels(lines, _INKS)), (0, 0, 0, indent))
-
-
-def omit_repeated_labels(
-    lines: Iterable[ReportLine], inks: Mapping[Tone, str]
-) -> Iterator[tuple[str, str, str]]:
-    """Yield the label, its style and the text of each line; of equal labels only the first."""
-    previous_label = None
-    for line in lines:
-        label = "" if line.label == previous_label else line.label
-        events = f"  [{line.events}]" if line.events else ""
-        yield label, inks[line.tone], f"{line.text}{events}"
-        previous_label = line.label
-
-
-def _indent_text(words: str) -> Padding:
-    return Padding(Text(words), (0, 0, 0, 2))
+        yield Section([LabelledLines(section.lines)], title=section.title)
+    yield Commands(list_next_steps(directory, verdict))
 
 
 def _describe_progress(run: FinishedRun) -> str:
@@ -204,7 +164,8 @@ def print_suite(rows: Sequence[SuiteRow], console: Console) -> None:
 
 def build_row_line(row: SuiteRow) -> Text:
     """Return the line of one run as it ends, if several go on at once."""
-    return Text.assemble(_describe_verdict(row), f"  {row.scenario}  {row.duration_s:.1f} s")
+    verdict = render_cell(_build_verdict_cells(row))
+    return Text.assemble(verdict, f"  {row.scenario}  {row.duration_s:.1f} s")
 
 
 def build_closing_line(rows: Sequence[SuiteRow]) -> Text:
@@ -226,13 +187,11 @@ def _find_look(verdict: Verdict) -> StandingStyle:
     return STANDINGS["undecided" if verdict.status == "inconclusive" else find_standing(verdict)]
 
 
-def _describe_verdict(row: SuiteRow) -> Text:
+def _build_verdict_cells(row: SuiteRow) -> Sequence[Cell]:
+    """Return the mark and the status, in colour, and whether they were expected."""
     if row.verdict is None:
         look = STANDINGS[row.standing]
-        return Text(f"{look.mark} {look.word}", style=look.style)
-    status, words, look = (
-        row.verdict.status,
-        describe_verdict(row.verdict, brief=True),
-        _find_look(row.verdict),
-    )
-    return Text.assemble((f"{look.mark} {status}", look.style), words.removeprefix(status))
+        return [Cell(f"{look.mark} {look.word}", look.tone)]
+    status, look = row.verdict.status, _find_look(row.verdict)
+    expectation = describe_verdict(row.verdict, brief=True).removeprefix(status)
+    return Cell(f"{look.mark} {status}", look.tone), Cell(expectation)

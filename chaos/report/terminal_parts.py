@@ -127,11 +127,12 @@ def _build_table(part: ResultTable) -> Table:
         )
     )
     for row in part.rows:
-        table.add_row(*map(_render_cell, row))
+        table.add_row(*map(render_cell, row))
     return table
 
 
-def _render_cell(content: CellContent) -> Text:
+def render_cell(content: CellContent) -> Text:
+    """Return a cell of a table in its colours."""
     text = Text()
     for cell in split_cell(content):
         sign = SIGNS[cell.tone] if cell.tone else None

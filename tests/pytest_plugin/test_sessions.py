@@ -80,7 +80,7 @@ def test_a_claim_of_the_test_itself_fails_as_any_other_with_the_run_below(ran: S
 
     assert "assert result.lost_steps <= 1" in text
     assert "where 2 = <pass: 2 attempts, 2 steps lost>.lost_steps" in text
-    assert "replay  chaos replay reports/test_first-test_asks_too_much/0-" in text
+    assert "replay     chaos replay reports/test_first-test_asks_too_much/0-" in text
 
 
 def test_junit_carries_what_ci_wants_to_count(ran: Session) -> None:

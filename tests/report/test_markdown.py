@@ -37,7 +37,7 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head(guilty_run: Finished
 
 
 def test_unknown_is_no_green_sign(unknown_run: FinishedRun) -> None:
-    assert render_run_markdown(unknown_run).startswith("# ❔ inconclusive")
+    assert render_run_markdown(unknown_run).startswith("# ❔ worker killed")
     assert "✅" not in render_run_markdown(unknown_run)
 
 
@@ -69,10 +69,10 @@ def test_a_suite_names_what_is_amiss(valid_run: FinishedRun, guilty_run: Finishe
         ]
     )
 
-    assert text.startswith("# chaos: 2 of 3 ")
+    assert text.startswith("# ❌ chaos: 2 of 3 ")
     assert "42%" in text
     assert "bad \\| file" in text
-    assert text.count("### ❌") == 2
+    assert text.count("\n## ❌") == 2
 
 
 def test_what_is_too_long_is_cut_at_a_line_and_says_so() -> None:

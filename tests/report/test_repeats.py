@@ -130,9 +130,9 @@ def test_markdown_and_the_page_show_how_many_passed(flaky: list[SuiteRow]) -> No
     text = render_suite_markdown(flaky)
     page = render_suite(flaky, past_suite())
 
-    assert text.startswith("# chaos: 1 of 2 ")
+    assert text.startswith("# ❌ chaos: 1 of 2 ")
     assert "| ❌ killed | fail | 2 of 3 |" in text
-    assert "### ❌ killed, run 2" in text
+    assert "## ❌ killed, run 2" in text
     assert "a suite of 2 scenarios" in page
     assert "killed</a>, run 2 (2 of 3 passed)" in page
     assert describe_suite(group_scenarios(flaky)) in page
