@@ -40,8 +40,8 @@ from chaos.report.parts import (
     Headline,
     LabelledLines,
     Paragraph,
-    Part,
     ReportLine,
+    ReportPart,
     ResultTable,
     Section,
     SourceLines,
@@ -68,7 +68,7 @@ KIND_HEAD = ("fault", "tried", "right", "wrong", "inconclusive", "began anew")
 KIND_TONES: tuple[Tone, ...] = ("calm", "good", "bad", "open", "calm")
 
 
-def list_parts(card: Card, heatmap: "Chart | None" = None) -> Iterator[Part]:
+def list_parts(card: Card, heatmap: "Chart | None" = None) -> Iterator[ReportPart]:
     """Yield the verdict, faults by kind, places, findings, evidence, and the ways on.
 
     `heatmap`: the drawing of a page. The terminal has no notes: they were shown before the first
@@ -231,19 +231,21 @@ def _span(labels: tuple[str, ...]) -> str:
     return first if first == last else f"{first}-{last}"
 
 
-def _list_findings(card: Card) -> Iterator[Part]:
+def _list_findings(card: Card) -> Iterator[ReportPart]:
     for cause in list_causes(card):
         yield FindingPart(cause.title, cause.sentence, [*_list_cause_parts(cause, card)])
     if rows := wrong_rows(card):
         reports = {finding.smallest.number: finding.report for finding in card.findings}
-        runs: list[Part] = [_build_run_section(row, card, reports.get(row.number)) for row in rows]
+        runs: list[ReportPart] = [
+            _build_run_section(row, card, reports.get(row.number)) for row in rows
+        ]
         if (rest := card.broken - len(rows)) > 0:
             runs.append(Paragraph(describe_omitted(rest, "in audit.json"), "quiet"))
         summary = f"{plural(len(rows), 'wrong run')}, one by one"
         yield Section(runs, summary=summary, media=["page"])
 
 
-def _list_cause_parts(cause: CauseSection, card: Card) -> Iterator[Part]:
+def _list_cause_parts(cause: CauseSection, card: Card) -> Iterator[ReportPart]:
     """Yield where a cause was seen, its lines of the job's code, and what to do."""
     finding = cause.finding
     if finding is None:
@@ -331,7 +333,7 @@ def _list_evidence(card: Card) -> Iterator[Section]:
     parts = part_rows(card)
     lost_parts = [part for part in parts if part.restored < part.resumes]
     right_parts = [part for part in parts if part.restored == part.resumes]
-    tables: list[Part] = [_build_part_table(lost_parts)] if lost_parts else []
+    tables: list[ReportPart] = [_build_part_table(lost_parts)] if lost_parts else []
     if right_parts:
         summary = f"{plural(len(right_parts), 'part')} came back in every resume"
         tables.append(Section([_build_part_table(right_parts)], summary=summary))
@@ -339,7 +341,7 @@ def _list_evidence(card: Card) -> Iterator[Section]:
         text = "the state where the job went on from a checkpoint, compared with the baseline"
         lead, title = Paragraph(text, "quiet"), "State after resume"
         yield Section([lead, *tables], heading=title, name="state", media=["page"])
-    remarks: list[Part] = [LabelledLines([*list_remarks(card)]), *_list_check_parts(card)]
+    remarks: list[ReportPart] = [LabelledLines([*list_remarks(card)]), *_list_check_parts(card)]
     if not card.repetition.is_deterministic:
         text = (
             "not deterministic here: what differs without a fault is no defect of a restart. A run "
@@ -350,7 +352,7 @@ def _list_evidence(card: Card) -> Iterator[Section]:
     yield Section(remarks, heading="Evidence", name="evidence")
 
 
-def _list_check_parts(card: Card) -> Iterator[Part]:
+def _list_check_parts(card: Card) -> Iterator[ReportPart]:
     """Yield how many checks found nothing wrong, and the others."""
     checks = build_check_rows(card)
     failing_rows = [row for row in checks if row.broken or row.inconclusive]
@@ -421,7 +423,7 @@ def _explain_omission(row: GroupRow, card: Card) -> str | None:
 def _build_omissions(card: Card) -> Section:
     omissions = find_omissions(card)
     if not omissions:
-        parts: list[Part] = [Paragraph("every place of every group was tried")]
+        parts: list[ReportPart] = [Paragraph("every place of every group was tried")]
         return Section(parts, heading="Not tried", name="omitted", media=["page"])
     table = ResultTable(("places", "not tried"), [*omissions.items()])
     text = "several faults in one run, and faults that take a node, are drawn once per epoch"

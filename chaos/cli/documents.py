@@ -12,7 +12,7 @@ from rich.console import Console
 from chaos.cli.streams import write_document
 from chaos.errors import UsageError
 from chaos.report.markdown_parts import render_markdown_parts
-from chaos.report.parts import Part
+from chaos.report.parts import ReportPart
 from chaos.report.screen import build_console
 from chaos.report.terminal_parts import print_parts, render_plain_parts
 
@@ -74,7 +74,7 @@ class Document:
 
     def report(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[ReportPart],
         renderers: Mapping[Form, Callable[[], str]],
         *,
         console: Console | None = None,

@@ -33,8 +33,8 @@ from chaos.report.parts import (
     FindingPart,
     Headline,
     LabelledLines,
-    Part,
     ReportLine,
+    ReportPart,
     Section,
 )
 from chaos.report.screen import ConsoleAnnouncer, build_console
@@ -136,7 +136,7 @@ class _ConsoleDisplay(AuditDisplay):
             self.write_line(text)
 
 
-def list_parts(result: "SearchResult") -> Iterator[Part]:
+def list_parts(result: "SearchResult") -> Iterator[ReportPart]:
     """Yield the answer, the smallest plan of each cause, and the ways on."""
     causes = result.found
     tone: Tone = "good" if result.resumed else "open"

@@ -191,7 +191,7 @@ def _compare_scenario(
     name: str, before_runs: tuple[RunSummary, ...], after_runs: tuple[RunSummary, ...]
 ) -> ScenarioChange:
     values = (
-        (measure, _read_values(measure, before_runs), _read_values(measure, after_runs))
+        (measure, _collect_values(measure, before_runs), _collect_values(measure, after_runs))
         for measure in MEASURES
     )
     changes = tuple(
@@ -204,7 +204,7 @@ def _compare_scenario(
     )
 
 
-def _read_values(measure: Measure, runs: Sequence[RunSummary]) -> tuple[float, ...]:
+def _collect_values(measure: Measure, runs: Sequence[RunSummary]) -> tuple[float, ...]:
     return tuple(value for run in runs if (value := measure.read_value(run)) is not None)
 
 

@@ -20,8 +20,8 @@ from chaos.report.parts import (
     Headline,
     LabelledLines,
     Paragraph,
-    Part,
     ReportLine,
+    ReportPart,
     ResultTable,
     Section,
 )
@@ -38,12 +38,12 @@ _TONES: Mapping[str, Tone] = {
 
 def list_parts(
     comparison: SuiteComparison, *, before_path: str, after_path: str
-) -> tuple[Part, ...]:
+) -> tuple[ReportPart, ...]:
     """Return the answer, both sides with what differs, the measures, and notes."""
     tone: Tone = "good" if comparison.exit_code == 0 else "open"
     differences = [
-        ReportLine("calm", name, f"{before} → {after}")
-        for name, (before, after) in comparison.differences.items()
+        ReportLine("calm", name, f"{old_value} → {new_value}")
+        for name, (old_value, new_value) in comparison.differences.items()
     ]
     measures = ResultTable(
         ("scenario", "measure", "before", "after", "p", "told"),

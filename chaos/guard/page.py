@@ -28,8 +28,8 @@ from chaos.report.parts import (
     ChartPart,
     Figures,
     LabelledLines,
-    Part,
     ReportLine,
+    ReportPart,
     ResultTable,
     Section,
 )
@@ -46,8 +46,12 @@ Rows: TypeAlias = Sequence[Sequence[CellContent]]
 
 def render_guard(report: GuardReport) -> str:
     """Return the page of a folder: all restarts in time, then each, the newest first."""
-    saves, by_start, headline = report.folder.load_saves(), report.by_start, build_headline(report)
-    parts: list[Part] = [headline]
+    saves, by_start, headline = (
+        report.folder.load_saves(),
+        report.restarts_by_start,
+        build_headline(report),
+    )
+    parts: list[ReportPart] = [headline]
     if by_start:
         parts.append(Figures([*_list_figures(report)]))
         chart = _draw_timeline(report, saves)
@@ -73,7 +77,7 @@ def _list_figures(report: GuardReport) -> Iterator[tuple[str, str]]:
         yield word, str(sum(answer == word for answer in report.answers.values()))
     lost_steps = [
         max(steps)
-        for rank_restarts in report.by_start.values()
+        for rank_restarts in report.restarts_by_start.values()
         if (steps := _select_values(rank_restarts, "lost"))
     ]
     yield "steps lost", str(sum(lost_steps)) if lost_steps else "-"
@@ -140,7 +144,7 @@ def _list_tables(
         yield Section([_fold_long(save_table, "files")], title="Save", name=f"save-{start}")
 
 
-def _fold_long(table: ResultTable, noun: str) -> Part:
+def _fold_long(table: ResultTable, noun: str) -> ReportPart:
     is_long = len(table.rows) > ROWS_SHOWN
     return Section([table], summary=f"{len(table.rows)} {noun}") if is_long else table
 
@@ -255,7 +259,7 @@ def _draw_timeline(report: GuardReport, saves: Sequence[RankSave]) -> ch.Chart:
     """Draw starts, saves and restarts over time, by the steps of the training."""
     answers = report.answers
     marks, drops = list[dict[str, Any]](), list[dict[str, Any]]()
-    for number, rank_restarts in report.by_start.items():
+    for number, rank_restarts in report.restarts_by_start.items():
         worst_restart = max(rank_restarts, key=lambda rank_restart: rank_restart.lost or 0)
         mark_point = _build_point(worst_restart.at_s, number, worst_restart.step or 0)
         marks.append(

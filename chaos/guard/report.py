@@ -18,7 +18,7 @@ from chaos.guard.startups import (
     is_failing,
 )
 from chaos.report.outcome import Tone
-from chaos.report.parts import Cell, Headline, LabelledLines, Part, ReportLine, ResultTable
+from chaos.report.parts import Cell, Headline, LabelledLines, ReportLine, ReportPart, ResultTable
 from chaos.wording import describe_ranks, plural
 
 ANSWER_TONES: Mapping[str, Tone] = {"came back": "good", "mismatch": "bad", "unknown": "open"}
@@ -112,24 +112,26 @@ class GuardReport:
         return len({start.start for start in self.starts})
 
     @property
-    def by_start(self) -> dict[int, list[RestartAnswer]]:
+    def restarts_by_start(self) -> dict[int, list[RestartAnswer]]:
         """The restarts by their start, each with an answer of every rank."""
-        restarts_by_start: dict[int, list[RestartAnswer]] = {}
+        restarts: dict[int, list[RestartAnswer]] = {}
         for restart in self.restarts:
-            restarts_by_start.setdefault(restart.start, []).append(restart)
-        return restarts_by_start
+            restarts.setdefault(restart.start, []).append(restart)
+        return restarts
 
     @property
     def answers(self) -> dict[int, str]:
         """The answer of each restart: the gravest one of its ranks."""
-        words = {start: {*map(find_answer, ranks)} for start, ranks in self.by_start.items()}
+        words = {
+            start: {*map(find_answer, ranks)} for start, ranks in self.restarts_by_start.items()
+        }
         return {
             start: next(word for word in ("mismatch", "unknown", "came back") if word in answers)
             for start, answers in words.items()
         }
 
 
-def list_parts(report: GuardReport) -> tuple[Part, ...]:
+def list_parts(report: GuardReport) -> tuple[ReportPart, ...]:
     """Return the answer, the restarts with a row for each rank, and what is wrong with them."""
     rank_table = ResultTable(
         ("start", "rank", *COUNTS, "answer"),

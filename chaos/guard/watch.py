@@ -63,7 +63,7 @@ class GuardedRank:
         self._folder, self._policy, self._report_failure = folder, policy, report_failure
         self._command = command
         self._clock, self._pid = SystemClock(), os.getpid()
-        self._began_s = self._read_clock()
+        self._began_s = self._query_clock()
         self._state = StateWatch(
             Recorder(Cursor(0, 0, 0), _ignore_event, report_failure), sample_steps=NEVER
         )
@@ -283,7 +283,7 @@ class GuardedRank:
         self._step_number = self._restart.step
         if self._step_number:
             self._folder.write_start(msgspec.structs.replace(start, step=self._step_number))
-        mismatch = self._restart.begin(first_step_s=self._read_clock() - self._began_s)
+        mismatch = self._restart.begin(first_step_s=self._query_clock() - self._began_s)
         if mismatch and self._policy.stops:
             raise ResumeMismatchError(mismatch)
 
@@ -382,7 +382,7 @@ class GuardedRank:
             rank=restart.rank,
             ranks=restart.ranks,
             step=self._step_number,
-            at_s=self._read_clock(),
+            at_s=self._query_clock(),
             files={},
             has_optimizer=False,
             is_live=False,
@@ -453,7 +453,7 @@ class GuardedRank:
         self._failures += 1
         self._report_failure(site, error)
 
-    def _read_clock(self) -> float:
+    def _query_clock(self) -> float:
         return self._clock.wall_ns() / 1e9
 
     def _list_trained_tensors(self) -> list[Any]:

@@ -15,7 +15,7 @@ from chaos.preflight.render import describe_finish_time, finish_unit, list_parts
 from chaos.preflight.saving import NoticeCell
 from chaos.report import chart as ch
 from chaos.report.html import render_page
-from chaos.report.parts import ChartPart, Part, ResultTable, Section
+from chaos.report.parts import ChartPart, ReportPart, ResultTable, Section
 
 HEIGHT = 240
 SLIM = 46
@@ -286,7 +286,7 @@ def render_answer(answer: Answer) -> str:
 
 def _list_drawings(answer: Answer) -> Iterator[Section]:
     for chart in charts(answer):
-        parts: list[Part] = [ChartPart(chart)]
+        parts: list[ReportPart] = [ChartPart(chart)]
         if chart.name == "interval" and answer.curve is not None:
             rows = [
                 (form.name, f"{form.seconds:.0f} s", form.source, form.out_of_range or "no")

@@ -32,8 +32,8 @@ from chaos.report.parts import (
     Headline,
     LabelledLines,
     Paragraph,
-    Part,
     ReportLine,
+    ReportPart,
     ResultTable,
     Section,
     Sign,
@@ -62,8 +62,8 @@ _WEIGHTS: dict[str, tuple[Tone, str]] = {
 
 
 def list_parts(
-    answer: Answer, *, page: str | None = None, drawings: Sequence[Part] = ()
-) -> Iterator[Part]:
+    answer: Answer, *, page: str | None = None, drawings: Sequence[ReportPart] = ()
+) -> Iterator[ReportPart]:
     """Yield the verdict, its figures, the findings, the changes, and the evidence.
 
     `page`: the path of the page; `drawings`: what only the page has.
@@ -73,7 +73,7 @@ def list_parts(
     if answer.forecast is not None:
         glance = "below each figure: 5 to 95 % of the simulated runs, or of a share its interval"
         yield limit_media("page", parts=[Figures(facts(answer)), Paragraph(glance, "quiet")])
-        figures: list[Part] = [_build_figure_table(answer)]
+        figures: list[ReportPart] = [_build_figure_table(answer)]
         figures += (Paragraph(note, "quiet") for note in figure_notes(answer))
         yield Section(figures, heading="What is to be expected", name="figures")
     if answer.findings:
@@ -86,13 +86,13 @@ def list_parts(
     yield from drawings
     yield from map(_build_validation, answer.validation)
     costs = limit_media("page", parts=_list_cost_tables(answer))
-    ground: list[Part] = [LabelledLines([*_list_grounds(answer)]), costs]
+    ground: list[ReportPart] = [LabelledLines([*_list_grounds(answer)]), costs]
     if page is not None:
         ground.append(Commands([("report", page)]))
     yield Section(ground, heading="What this rests on", name="ground")
 
 
-def _list_headlines(answer: Answer) -> Iterator[Part]:
+def _list_headlines(answer: Answer) -> Iterator[ReportPart]:
     """Yield the verdict; in Markdown it stands among other texts, and says what it is about."""
     (tone, sign), question = LOOKS[answer.word], answer.question
     job, market = question.job, question.market
@@ -116,7 +116,7 @@ def as_read(answer: Answer) -> str:
     return f"{answer.read_as}: {answer.word}: {answer.why}"
 
 
-def _list_readings(answer: Answer) -> Iterator[Part]:
+def _list_readings(answer: Answer) -> Iterator[ReportPart]:
     """Yield the answers by each way to read a trace: with all figures where they differ."""
     if answer.depends:
         for number, reading in enumerate(answer.readings):
@@ -189,7 +189,7 @@ def _build_finding_lines(findings: Sequence[RuleFinding]) -> LabelledLines:
     return LabelledLines(lines)
 
 
-def _list_advice(counsel: SettingsAdvice) -> Iterator[Part]:
+def _list_advice(counsel: SettingsAdvice) -> Iterator[ReportPart]:
     """Yield what is worth most, and on a page all that differs for sure."""
     worthwhile = [advice for advice in counsel.settings if advice.is_worth_it][:SHOWN]
     gains = {"change": worthwhile, "what a cost is worth": counsel.levers[:LEVERS_SHOWN]}
@@ -211,14 +211,14 @@ def _list_advice(counsel: SettingsAdvice) -> Iterator[Part]:
             "what a cost is worth": counsel.levers,
         }.items()
     }
-    page_parts: list[Part] = [Paragraph(lead, "quiet")]
+    page_parts: list[ReportPart] = [Paragraph(lead, "quiet")]
     page_parts += (_build_gain_table(head, rows) for head, rows in sure_gains.items() if rows)
     yield Section(page_parts, heading="What a change buys", name="advice", media=["page"])
 
 
 def _build_changes(answer: Answer) -> Section:
     """Return the line to paste, whole, and the steps that remain beside it."""
-    parts: list[Part] = []
+    parts: list[ReportPart] = []
     if answer.changes:
         parts.append(Commands([("", format_set_options(answer.changes))], is_long=True))
     parts.append(_build_finding_lines(answer.new_findings))

@@ -34,7 +34,7 @@ from chaos.report.outcome import (
     group_scenarios,
 )
 from chaos.report.page import build_settings, select_excerpt
-from chaos.report.parts import Part, list_charts, split_cell
+from chaos.report.parts import ReportPart, list_charts, split_cell
 from chaos.report.sections import (
     build_resume_table,
     describe_suite,
@@ -103,7 +103,7 @@ def render_fragment(fragment: Fragment) -> str:
 
 
 def render_page(
-    parts: Sequence[Part], *, kind: str, heading: str, footer: str = "", title: str = ""
+    parts: Sequence[ReportPart], *, kind: str, heading: str, footer: str = "", title: str = ""
 ) -> str:
     """Return the page of a result: its heading, its parts and their drawings."""
     template = _env.get_template("result.html.j2")

@@ -24,7 +24,7 @@ from chaos.report.parts import (
     Headline,
     LabelledLines,
     Paragraph,
-    Part,
+    ReportPart,
     ResultTable,
     Section,
 )
@@ -47,7 +47,7 @@ def render_run_markdown(run: FinishedRun) -> str:
     return render_markdown_parts(_list_run_parts(run))
 
 
-def _list_run_parts(run: FinishedRun) -> Iterator[Part]:
+def _list_run_parts(run: FinishedRun) -> Iterator[ReportPart]:
     verdict = run.verdict
     yield Headline(
         find_tone(verdict),
@@ -74,7 +74,7 @@ def render_suite_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> 
     return render_markdown_parts(_list_suite_parts(rows, title))
 
 
-def _list_suite_parts(rows: Sequence[SuiteRow], title: str) -> Iterator[Part]:
+def _list_suite_parts(rows: Sequence[SuiteRow], title: str) -> Iterator[ReportPart]:
     groups = group_scenarios(rows)
     yield Headline(find_suite_tone(rows), describe_suite(groups), subject=title)
     passed_column = ("passed",) if any(runs.has_repeats for runs in groups) else ()
@@ -111,7 +111,7 @@ def _build_ops(run: FinishedRun) -> Section:
     ]
     columns = ("op", "place", "fault", "target", "status", "what was seen", "events")
     nothing = Paragraph("nothing: this plan has no fault")
-    parts: list[Part] = [ResultTable(columns, rows) if rows else nothing]
+    parts: list[ReportPart] = [ResultTable(columns, rows) if rows else nothing]
     return Section(parts, title="What was done to the job")
 
 

@@ -13,8 +13,8 @@ from chaos.report.parts import (
     Headline,
     LabelledLines,
     Paragraph,
-    Part,
     ReportLine,
+    ReportPart,
     ResultTable,
     Section,
     SourceLines,
@@ -27,12 +27,12 @@ LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
 _ACTIVE = re.compile(r"([\\`*_\[\]<>|~])|^(:)(?=:)")  # the last one: a command to GitHub
 
 
-def render_markdown_parts(parts: Iterable[Part]) -> str:
+def render_markdown_parts(parts: Iterable[ReportPart]) -> str:
     """Return the parts as Markdown, a blank line between them; at most what GitHub takes."""
     return fit_text("\n\n".join(_render_parts(parts, level=2)) + "\n")
 
 
-def _render_parts(parts: Iterable[Part], *, level: int) -> Iterator[str]:
+def _render_parts(parts: Iterable[ReportPart], *, level: int) -> Iterator[str]:
     """Yield the blocks of the parts; titles in them are of this level."""
     for part in (part for part in parts if "markdown" in part.media):
         match part:
@@ -48,7 +48,7 @@ def _render_parts(parts: Iterable[Part], *, level: int) -> Iterator[str]:
                 yield from _render_leaf(part)
 
 
-def _render_leaf(part: Part) -> Iterator[str]:
+def _render_leaf(part: ReportPart) -> Iterator[str]:
     """Yield the blocks of a part that holds no others."""
     match part:
         case Headline():

@@ -49,7 +49,7 @@ class ReportLine:
 
 
 @dataclass(frozen=True)
-class Part:
+class ReportPart:
     """A piece of a result, the same in every report."""
 
     #: The name by which a page's template chooses.
@@ -59,7 +59,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Headline(Part):
+class Headline(ReportPart):
     """The answer, which stands first."""
 
     kind = "headline"
@@ -83,7 +83,7 @@ class Headline(Part):
 
 
 @dataclass(frozen=True)
-class Paragraph(Part):
+class Paragraph(ReportPart):
     """A sentence or more; a page and Markdown begin it with a capital and end it with a stop."""
 
     kind = "paragraph"
@@ -94,7 +94,7 @@ class Paragraph(Part):
 
 
 @dataclass(frozen=True)
-class LabelledLines(Part):
+class LabelledLines(ReportPart):
     """Findings, notes and figures, each in a line with a label."""
 
     kind = "lines"
@@ -124,7 +124,7 @@ CellContent: TypeAlias = str | Cell | Sequence[Cell]
 
 
 @dataclass(frozen=True)
-class ResultTable(Part):
+class ResultTable(ReportPart):
     """A table; the first cell of a row is its name."""
 
     kind = "table"
@@ -137,7 +137,7 @@ class ResultTable(Part):
 
 
 @dataclass(frozen=True)
-class Figures(Part):
+class Figures(ReportPart):
     """The figures of a result at a glance: a name, a value and, on a page, its range."""
 
     kind = "figures"
@@ -145,7 +145,7 @@ class Figures(Part):
 
 
 @dataclass(frozen=True)
-class Commands(Part):
+class Commands(ReportPart):
     """Paths, and commands to copy, each with its label: no renderer breaks them."""
 
     kind = "commands"
@@ -157,7 +157,7 @@ class Commands(Part):
 
 
 @dataclass(frozen=True)
-class SourceLines(Part):
+class SourceLines(ReportPart):
     """Lines of the job's code; a page shows them with their neighbours."""
 
     kind = "code"
@@ -165,7 +165,7 @@ class SourceLines(Part):
 
 
 @dataclass(frozen=True)
-class ChartPart(Part):
+class ChartPart(ReportPart):
     """A drawing, which only a page has."""
 
     kind = "chart"
@@ -173,21 +173,21 @@ class ChartPart(Part):
 
 
 @dataclass(frozen=True)
-class FindingPart(Part):
+class FindingPart(ReportPart):
     """A thing that is wrong: its title, its sentence, and what shows it."""
 
     kind = "finding"
     title: str
     sentence: str
-    parts: Sequence[Part] = ()
+    parts: Sequence[ReportPart] = ()
 
 
 @dataclass(frozen=True)
-class Section(Part):
+class Section(ReportPart):
     """Parts that belong together, with a title or without."""
 
     kind = "section"
-    parts: Sequence[Part]
+    parts: Sequence[ReportPart]
     title: str = ""
     #: The title of a page and in Markdown, where each section has one.
     heading: str = ""
@@ -197,12 +197,12 @@ class Section(Part):
     summary: str = ""
 
 
-def limit_media(*media: Medium, parts: Iterable[Part]) -> Section:
+def limit_media(*media: Medium, parts: Iterable[ReportPart]) -> Section:
     """Return parts that only these media have."""
     return Section([*parts], media=media)
 
 
-def list_charts(parts: Iterable[Part]) -> "Iterator[Chart]":
+def list_charts(parts: Iterable[ReportPart]) -> "Iterator[Chart]":
     """Yield the drawings of a page."""
     for part in parts:
         if isinstance(part, ChartPart):

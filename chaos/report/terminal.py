@@ -23,7 +23,7 @@ from chaos.report.parts import (
     Headline,
     LabelledLines,
     Paragraph,
-    Part,
+    ReportPart,
     ResultTable,
     Section,
     Sign,
@@ -120,7 +120,7 @@ def describe_interrupted_run(run: FinishedRun, reason: str) -> Group:
     return Group(*render_parts([head, lines, page]))
 
 
-def _list_details(verdict: Verdict, brevity: ListLimits, directory: str) -> Iterator[Part]:
+def _list_details(verdict: Verdict, brevity: ListLimits, directory: str) -> Iterator[ReportPart]:
     """Yield what stands below the headline: the sections, and the ways on."""
     for section in build_sections(verdict, brevity):
         yield Section([LabelledLines(section.lines)], title=section.title)

@@ -15,8 +15,8 @@ from chaos.report.parts import (
     Headline,
     LabelledLines,
     Paragraph,
-    Part,
     ReportLine,
+    ReportPart,
     ResultTable,
     Section,
     SourceLines,
@@ -33,7 +33,7 @@ from chaos.report.sections import list_code_lines
 _STYLES = {"plain": "", "strong": "bold", "quiet": "dim"}
 
 
-def print_parts(parts: Iterable[Part], console: Console) -> None:
+def print_parts(parts: Iterable[ReportPart], console: Console) -> None:
     """Print the parts with a blank line between them; a command or a path is never broken.
 
     Findings have a frame in a terminal.
@@ -43,13 +43,13 @@ def print_parts(parts: Iterable[Part], console: Console) -> None:
         console.print(renderable, soft_wrap=is_unbroken)
 
 
-def render_plain_parts(parts: Sequence[Part]) -> str:
+def render_plain_parts(parts: Sequence[ReportPart]) -> str:
     """Return the parts as plain text, without colours and line breaks."""
     return render_plain(lambda console: print_parts(parts, console))
 
 
 def render_parts(
-    parts: Iterable[Part], *, is_framed: bool = False, is_dense: bool = False
+    parts: Iterable[ReportPart], *, is_framed: bool = False, is_dense: bool = False
 ) -> Iterator[RenderableType]:
     """Yield what a terminal shows of the parts, a blank line between any two.
 
@@ -69,7 +69,7 @@ def render_parts(
         previous_part = part
 
 
-def _render_part(part: Part, *, is_framed: bool) -> Iterator[RenderableType]:
+def _render_part(part: ReportPart, *, is_framed: bool) -> Iterator[RenderableType]:
     match part:
         case FindingPart():
             yield from _render_finding(part, is_framed=is_framed)
@@ -80,7 +80,7 @@ def _render_part(part: Part, *, is_framed: bool) -> Iterator[RenderableType]:
             yield from _render_leaf(part)
 
 
-def _render_leaf(part: Part) -> Iterator[RenderableType]:
+def _render_leaf(part: ReportPart) -> Iterator[RenderableType]:
     """Yield a part that holds no others."""
     match part:
         case Headline():
@@ -169,7 +169,7 @@ def _render_finding(part: FindingPart, *, is_framed: bool) -> Iterator[Renderabl
             yield from _render_commands(inner)
 
 
-def _list_lines(part: Part) -> Sequence[ReportLine]:
+def _list_lines(part: ReportPart) -> Sequence[ReportLine]:
     if isinstance(part, SourceLines):
         return [*list_code_lines(part.lines)]
     return part.select("terminal") if isinstance(part, LabelledLines) else ()
