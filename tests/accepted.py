@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 FILE_NAME = "accepted_texts.json"
 
 
-def expect_text(text: str, name: str = "") -> None:
+def expect_text(text: str | None, name: str = "") -> None:
     """Fail if a text is not the accepted one of the test that runs.
 
     `name`: which one it is, where a test has several.
@@ -23,6 +23,7 @@ def expect_text(text: str, name: str = "") -> None:
     file = ROOT / Path(path).parent / FILE_NAME
     key = f"{Path(path).name}::{test_name}{f' ({name})' if name else ''}"
     texts = load_texts(file)
+    assert text is not None
     if os.environ.get("ACCEPT_TEXTS"):
         accepted = json.dumps({**texts, key: text}, indent=1, sort_keys=True, ensure_ascii=False)
         file.write_text(f"{accepted}\n", encoding="utf-8")

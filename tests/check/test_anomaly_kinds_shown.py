@@ -3,7 +3,7 @@
 import pytest
 
 from tests.check.kinds_shown import Row, find_kinds, read_table
-from tests.check.test_anomaly import facts_types
+from tests.check.test_anomaly import list_facts_types
 
 ROWS = read_table()
 RIGHT_ROWS = [
@@ -14,7 +14,7 @@ RIGHT_ROWS = [
 
 
 def test_each_kind_has_a_row_and_no_row_is_left_over() -> None:
-    assert sorted(ROWS) == sorted(facts_type.kind for facts_type in facts_types())
+    assert sorted(ROWS) == sorted(facts_type.kind for facts_type in list_facts_types())
 
 
 @pytest.mark.parametrize("kind", ROWS)
