@@ -3,7 +3,7 @@
 import pytest
 
 from tests.check.kinds_shown import Row, find_kinds, read_table
-from tests.check.test_anomaly import list_facts_types
+from tests.check.prose_texts import list_facts_types
 
 ROWS = read_table()
 RIGHT_ROWS = [

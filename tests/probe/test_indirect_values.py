@@ -30,8 +30,8 @@ def build_optimizer() -> tuple[nn.Module, torch.optim.Optimizer]:
 
 def take(*optimizers: torch.optim.Optimizer, **named: Any) -> Census:
     census = Census(SystemClock().now_ns, wants_all=True, optimizers=optimizers)
-    census.add_values(named.items())
-    census.add_hooks((name, value) for name, value in named.items() if name == "optimizer")
+    census.add_values((name, value) for name, value in named.items() if name != "optimizer")
+    census.add_parts([(name, value) for name, value in named.items() if name == "optimizer"])
     census.expand_all()
     return census
 

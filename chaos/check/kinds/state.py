@@ -39,7 +39,7 @@ class PartValue(NamedTuple):
 
 
 class WrongSave(NamedTuple):
-    """What a file holds instead of the model that was trained."""
+    """The content of a file that should be the model that was trained."""
 
     content: Literal["rounded", "of another moment", "other weights"]
     #: of a rounded one

@@ -196,8 +196,9 @@ class Census:
                 self._root_names.add(key)
                 self._visit_value(path, value, 0)
 
-    def add_hooks(self, named_objects: Named) -> None:
-        """Look at the functions of the job that optimizers and models call."""
+    def add_parts(self, named_objects: Named) -> None:
+        """Look at models, optimizers and the like, and at the functions of the job they call."""
+        self.add_values(named_objects)
         for name, owner in named_objects:
             hooks = list_hooks(owner)
             self._add_entry(f"{name}{HOOKS}", hooks, ", ".join(hooks) or "none")
@@ -281,8 +282,9 @@ class Census:
             return
         self._flagged_parameters |= parameter_ids
         flags = TrainingFlags(module)
+        values = flags.list_flags()
         self._record_value(path, flags, module, None)
-        self._add_entry(path, flags.read(), f"{sum(flags.read())} of {len(flags.read())} True")
+        self._add_entry(path, values, f"{sum(values)} of {len(values)} True")
 
     def _add_module(self, path: str, module: Any) -> None:
         """Look at what a module saves, where none of it is a part of the state that is compared."""

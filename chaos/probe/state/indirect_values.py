@@ -1,7 +1,7 @@
-"""What a census reads through an object: whose parameter groups it has, and what of it trains.
+"""Values that a census reads through an object: parameter groups, flags, and hooks.
 
 A schedule that keeps `optimizer.param_groups` has the optimizer's own list until `load_state_dict`
-puts another one in its place (torch 2.13); from then on it sets rates that nobody reads. A module
+puts another one in its place (torch 2.13); from then on it sets rates that no step uses. A module
 whose parameters were frozen, or thawed, before a save is built with the flags of its first epoch.
 An optimizer that is made anew has not the hooks of the one before it. None of this lies in a
 checkpoint; groups and flags can be given back.
@@ -29,11 +29,11 @@ class GroupLink(NamedTuple):
 
 
 class TrainingFlags(NamedTuple):
-    """Which parameters of a module gradients are made for."""
+    """The flags of a module's parameters: for which of them gradients are made."""
 
     module: Any
 
-    def read(self) -> list[bool]:
+    def list_flags(self) -> list[bool]:
         """Return `requires_grad` of each parameter, in the order of `parameters()`."""
         return [parameter.requires_grad for parameter in iterate_parameters(self.module)]
 
@@ -63,7 +63,7 @@ def find_group_link(value: Any, groups_by_key: Mapping[GroupKey, Any]) -> GroupL
     group = value[0] if type(value) is list and value else value
     if type(group) is not dict or type(group.get("params")) is not list or "lr" not in group:
         return None
-    key = next((key for key, own in groups_by_key.items() if own is value), None)
+    key = next((key for key, groups in groups_by_key.items() if groups is value), None)
     return GroupLink(key, groups_by_key)
 
 

@@ -417,8 +417,7 @@ class StateWatch:
             frozenset[str]() if orders is None else orders.wanted_paths.union(orders.loader_paths)
         )
         is_first = not self._cursor.attempt and not self._cursor.rank and self._census_place is None
-        # Beside other processes, a time by the clock would end the one census here and the other
-        # there. Where values are looked for, there is time for all that a library's objects hold.
+        # The time of the thread: beside other processes a clock would end each census elsewhere.
         census = Census(
             SystemClock().thread_ns,
             wanted_paths,
@@ -438,8 +437,7 @@ class StateWatch:
             for kind, kind_objects in {"model": self._list_roots(), **stepped_objects}.items()
             for index, state_object in enumerate(kind_objects)
         }
-        census.add_values(parts.items())
-        census.add_hooks(parts.items())
+        census.add_parts(parts.items())
         census.add_values(find_hook_owners(self._list_roots()))
         if not wanted_paths.isdisjoint(shared_generators := find_global_generators()):
             census.add_values(shared_generators.items())
