@@ -28,6 +28,11 @@ def capitalize_first(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def format_sentence(text: str) -> str:
+    """Return a text with a capital and a full stop."""
+    return capitalize_first(text).removesuffix(".") + "."
+
+
 def describe_omitted(count: int, location: str = "in the report") -> str:
     """Return the line that stands for what a list leaves out, and where the whole of it is."""
     return f"and {count} more, {location}"

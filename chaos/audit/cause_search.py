@@ -9,7 +9,7 @@ input*, 2002, there `ddmin`).
 import json
 import math
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -66,6 +66,19 @@ class CauseOutcome:
 
     #: the cause is files that were put back
     are_files: bool = False
+    #: time ended before all were tried
+    is_cut_short: bool = False
+
+    @property
+    def untried(self) -> tuple[str, ...]:
+        """The likeliest values that time left untried; some were given alone, and not together."""
+        if not self.is_cut_short:
+            return ()
+        return tuple(
+            candidate.name
+            for candidate in self.candidates
+            if candidate.is_initial and candidate.path not in self.generators
+        )[:NAMED_MAX]
 
     @property
     def is_drawn(self) -> bool:
@@ -227,8 +240,8 @@ class CauseSearch:
     _loops: list[tuple[str, int, int]] = field(default_factory=list, init=False)
     #: of each run that came out right, the parts of the state that did not come back
     _idle_by_paths: dict[Paths, tuple[str, ...]] = field(default_factory=dict, init=False)
-    #: what was given in any run, and what of it is a generator
-    _restored_paths: set[str] = field(default_factory=set, init=False)
+    #: what was given in any run that was not right with it, and what was given is a generator
+    _failed_paths: set[str] = field(default_factory=set, init=False)
     _generators: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -239,7 +252,8 @@ class CauseSearch:
     def find_cause(self, analysis: RunAnalysis) -> CauseOutcome:
         """Return what differs at the resume, and which of it is the cause.
 
-        Raises `TimeoutError` where time ends before that is known.
+        Raises `TimeoutError` where time ends before that is known, unless generators were given in
+        vain by then: they are not the cause.
         """
         if self.plan.backend != "fork":
             embedded_analysis = self._run_embedded()
@@ -255,6 +269,48 @@ class CauseSearch:
         ]
         if (file_outcome := self._find_file_cause(analysis, places)) is not None:
             return file_outcome
+        loop_candidates, job_candidates, values_folder = self._list_candidates(analysis, places)
+        candidates, loop_paths = (
+            _merge_candidates(loop_candidates, job_candidates),
+            tuple(candidate.path for candidate in loop_candidates),
+        )
+        by_path = {candidate.path: candidate for candidate in candidates}
+        all_paths = tuple(by_path) if places else ()
+        tried_paths, cause, is_cut_short = all_paths, None, False
+        try:
+            tried_paths, cause = find_nearest_cause(
+                loop_paths, all_paths, lambda paths: self._try_paths(paths, places, values_folder)
+            )
+        except TimeoutError:
+            is_cut_short = True
+        if cause is None:
+            failed_generators = self._find_failed(census.find_shared_generators(analysis))
+            if is_cut_short and not failed_generators:
+                raise TimeoutError
+            return CauseOutcome(
+                candidates,
+                None,
+                left_out=unread_names,
+                generators=failed_generators,
+                is_cut_short=is_cut_short,
+            )
+        # What the job sets again before the model is called did come back.
+        later_paths = {candidate.path for candidate in job_candidates} - {*cause}
+        idle_paths = (
+            path for path in tried_paths if by_path[path].is_lasting and path in later_paths
+        )
+        return CauseOutcome(
+            candidates,
+            tuple(by_path[path] for path in cause),
+            self.plan.expect.is_exact,
+            idle=tuple(dict.fromkeys((*idle_paths, *self._idle_by_paths[cause]))),
+            generators=tuple(path for path in cause if path in self._generators),
+        )
+
+    def _list_candidates(
+        self, analysis: RunAnalysis, places: Mapping[int, TrainingPlace]
+    ) -> tuple[tuple[CensusDifference, ...], tuple[CensusDifference, ...], Path]:
+        """Return what differs where loops begin, what differs later, and a clean run's values."""
         shared_candidates, job_candidates = (
             census.find_shared_generators(analysis),
             census.find_candidates(analysis),
@@ -270,40 +326,16 @@ class CauseSearch:
             () if close_analysis is None else census.find_loop_candidates(close_analysis)
         )
         # What differs where loops begin first. Of what differs later, some follows from it.
-        loop_candidates, job_candidates = (
+        return (
             _order_candidates(loop_candidates, shared_candidates) if loop_candidates else (),
             _order_candidates(job_candidates, shared_candidates),
+            values_folder,
         )
-        candidates, loop_paths = (
-            _merge_candidates(loop_candidates, job_candidates),
-            tuple(candidate.path for candidate in loop_candidates),
-        )
-        by_path = {candidate.path: candidate for candidate in candidates}
-        all_paths = tuple(by_path) if places else ()
-        tried_paths, cause = find_nearest_cause(
-            loop_paths, all_paths, lambda paths: self._try_paths(paths, places, values_folder)
-        )
-        if cause is None:
-            failed_generators = tuple(
-                candidate.path
-                for candidate in shared_candidates
-                if candidate.path in self._restored_paths
-            )
-            return CauseOutcome(
-                candidates, None, left_out=unread_names, generators=failed_generators
-            )
-        # What the job sets again before the model is called did come back.
-        later_paths = {candidate.path for candidate in job_candidates} - {*cause}
-        idle_paths = (
-            path for path in tried_paths if by_path[path].is_lasting and path in later_paths
-        )
-        return CauseOutcome(
-            candidates,
-            tuple(by_path[path] for path in cause),
-            self.plan.expect.is_exact,
-            idle=tuple(dict.fromkeys((*idle_paths, *self._idle_by_paths[cause]))),
-            generators=tuple(path for path in cause if path in self._generators),
-        )
+
+    def _find_failed(self, candidates: Sequence[CensusDifference]) -> tuple[str, ...]:
+        """Return what was given to a run that was not right with it."""
+        paths = (candidate.path for candidate in candidates)
+        return tuple(path for path in paths if path in self._failed_paths)
 
     def find_idle_parts(self, analysis: RunAnalysis, paths: Paths) -> tuple[str, ...] | None:
         """Return what of the state has no consequence in a run with these values given back.
@@ -413,10 +445,11 @@ class CauseSearch:
             json.loads(file.read_text("utf-8")) for file in folder.glob(f"{GENERATORS}-*.json")
         )
         self._generators |= set[str]().union(*generator_lists)
-        self._restored_paths |= restored_paths
         are_restored = set(paths) <= restored_paths
         is_right = are_restored and has_trained_equally(run.analysis, run.verdict, self.check)
-        if is_right:
+        if not is_right:
+            self._failed_paths |= restored_paths
+        else:
             parts = [part for resume in run.verdict.diagnosis for part in resume.parts]
             lost_parts = (
                 p.component for p in parts if p.standing not in ("restored", "not compared")

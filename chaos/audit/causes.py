@@ -136,6 +136,8 @@ class CauseTrials:
         generators = join_names([f"`{path}`" for path in outcome.generators])
         pronoun = "it" if len(outcome.generators) == 1 else "them"
         trial = f"{generators} did not come back, and giving {pronoun} back did not mend training."
+        if outcome.untried:
+            trial = f"{trial} Time ended before {join_names(outcome.untried)} could be given back."
         return finding.add_failed_trial(trial)
 
     def _find_severity(self, finding: Finding, outcome: CauseOutcome) -> Severity | None:
@@ -157,6 +159,7 @@ class CauseTrials:
             outcome = None
             try:
                 outcome = cause_search.find_cause(self._load_analysis(number))
+                self.untried_count += outcome.is_cut_short
             except TimeoutError:
                 self.untried_count += 1
             except ChaosError:

@@ -11,7 +11,6 @@ from chaos.audit.run_row import Defect, DefectKey, RunRow, upgrade_row
 from chaos.audit.site_category import SITE_CATEGORIES, SiteCategory
 from chaos.check.diagnosis import EFFECTS
 from chaos.check.epochs import CURSOR, EPOCHS
-from chaos.check.headline import format_sentence
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state import STATE
 from chaos.check.state_snapshots import is_rng
@@ -19,7 +18,7 @@ from chaos.check.trajectory import TRAJECTORY
 from chaos.model.severity import SEVERITIES, Severity
 from chaos.model.verdict import JobLine
 from chaos.record import Record
-from chaos.wording import plural
+from chaos.wording import format_sentence, plural
 
 # From the least that a reproduction needs to the most.
 # The checks that tell of a place in the data, each where the others do not show.

@@ -18,13 +18,12 @@ from chaos.audit.sections import (
     list_causes,
     summarize_changes,
 )
-from chaos.check.headline import format_sentence
 from chaos.report.ci import SHOWN, AnnotatedLine, find_code_line, format_command
 from chaos.report.html import build_environment, render_page
 from chaos.report.markdown_parts import escape_markdown, fit_text, format_code
 from chaos.report.outcome import Tone
 from chaos.report.parts import SIGNS
-from chaos.wording import capitalize_first, describe_omitted
+from chaos.wording import capitalize_first, describe_omitted, format_sentence
 
 FINDINGS_SHOWN = 3
 LINES_OF_ANSWER, COLUMNS_OF_ANSWER, COLUMNS_OF_FINDING = 2, 78, 104

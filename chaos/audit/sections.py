@@ -7,11 +7,10 @@ from chaos.audit.card import Card, SaveStep
 from chaos.audit.finding import Finding
 from chaos.audit.retries import SETTINGS
 from chaos.audit.table import group_rows, kind_rows, part_rows
-from chaos.check.headline import format_sentence
 from chaos.model.verdict import RESULT_WORDS
 from chaos.report.outcome import Tone
 from chaos.report.parts import EVERYWHERE, ReportLine
-from chaos.wording import describe_omitted, plural
+from chaos.wording import describe_omitted, format_sentence, plural
 
 ON_THE_CARD = "on the card"
 INCONCLUSIVE_SHOWN = 3

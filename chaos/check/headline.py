@@ -27,7 +27,7 @@ from chaos.model.trigger import (
     build_path_pattern,
 )
 from chaos.model.verdict import CheckResult
-from chaos.wording import capitalize_first, plural
+from chaos.wording import format_sentence, plural
 
 NAMED_FAULTS_MAX = 3  # of a run with more, the first alone: the rest are in its report
 _MOMENT_TEXTS = {
@@ -78,11 +78,6 @@ def build_headline(
     return format_sentence(
         f"it is unknown whether the job came out right: {next(doubts)}{failure_text}"
     )
-
-
-def format_sentence(text: str) -> str:
-    """Return a text with a capital and a full stop."""
-    return capitalize_first(text).removesuffix(".") + "."
 
 
 def describe_faults(analysis: RunAnalysis) -> str:

@@ -18,7 +18,6 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from chaos.check.code_lines import describe_save_contents
-from chaos.check.headline import format_sentence
 from chaos.model.summary import SuiteSummary, compare_suites
 from chaos.report import page
 from chaos.report.outcome import (
@@ -41,7 +40,7 @@ from chaos.report.sections import (
     describe_verdict,
     is_unexplained,
 )
-from chaos.wording import capitalize_first
+from chaos.wording import capitalize_first, format_sentence
 
 if TYPE_CHECKING:
     from chaos.report import chart as ch

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from chaos.check.headline import format_sentence
 from chaos.report.parts import (
     SIGNS,
     CellContent,
@@ -22,6 +21,7 @@ from chaos.report.parts import (
 )
 from chaos.report.screen import escape_controls, join_lines
 from chaos.report.sections import list_code_lines
+from chaos.wording import format_sentence
 
 LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
 _ACTIVE = re.compile(r"([\\`*_\[\]<>|~])|^(:)(?=:)")  # the last one: a command to GitHub

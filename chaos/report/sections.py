@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from chaos.check.code_lines import describe_save_contents
 from chaos.check.diagnosis import EFFECTS
-from chaos.check.headline import format_sentence
 from chaos.model.diagnosis import Part, Resume
 from chaos.model.diagnosis import Standing as PartStanding
 from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher
@@ -21,7 +20,7 @@ from chaos.model.verdict import (
 )
 from chaos.report.outcome import ScenarioRuns
 from chaos.report.parts import ReportLine
-from chaos.wording import describe_omitted, describe_ranks, plural
+from chaos.wording import describe_omitted, describe_ranks, format_sentence, plural
 
 AS_ABOVE = "as said above"
 

@@ -1,21 +1,28 @@
 """The fewest values without which training is not the baseline's."""
 
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.audit.cause_search import (
     CauseOutcome,
+    CauseSearch,
     Paths,
     find_minimal_paths,
     find_nearest_cause,
     has_trained_equally,
 )
+from chaos.audit.folder import AuditFolder
 from chaos.check.census import CensusDifference
 from chaos.check.judge import judge_analysis
 from chaos.model import event as ev
 from chaos.model.events.state import IN_LOADER
-from chaos.model.history import History
+from chaos.model.history import Baseline, History
+from chaos.model.places import START
 from tests.accepted import expect_text
+from tests.audit.backend import FakeBackend, Ticking
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed
 
@@ -129,3 +136,37 @@ def test_losses_that_differ_are_not_mended_whatever_the_samples_are() -> None:
 
     assert trained_equally(KILLED.history(), "samples")
     assert not trained_equally(wrong_loss, "samples")
+
+
+@pytest.mark.parametrize("tried_generator", [True, False])
+def test_a_generator_that_was_given_in_vain_is_not_the_cause_though_time_ends(
+    monkeypatch: pytest.MonkeyPatch, *, tried_generator: bool
+) -> None:
+    generator = CensusDifference("rng.torch", "", "", is_initial=True)
+    value = CensusDifference("collate.mean", "", "", is_initial=True)
+    plan = Story().plan().replace(backend="fork")
+    folder = AuditFolder(Path(), {})
+    search = CauseSearch(FakeBackend(), Ticking(), folder, plan, Baseline([Story().baseline()]))
+
+    def try_paths(_: CauseSearch, paths: Paths, *__: object) -> bool:
+        if paths != ("rng.torch",) or not tried_generator:
+            raise TimeoutError
+        search._failed_paths.add("rng.torch")
+        return False
+
+    analysis = analysis_of(Story((Strike(2, 3, 1),)))
+    monkeypatch.setattr(CauseSearch, "_try_paths", try_paths)
+    monkeypatch.setattr(CauseSearch, "_find_file_cause", lambda *_: None)
+    monkeypatch.setattr(CauseSearch, "_watch_closely", lambda *_: (None, Path()))
+    monkeypatch.setattr("chaos.check.census.find_candidates", lambda _: ())
+    monkeypatch.setattr("chaos.check.census.find_shared_generators", lambda _: (generator, value))
+    monkeypatch.setattr("chaos.check.census.find_resume_places", lambda _: {1: START})
+
+    if not tried_generator:
+        with pytest.raises(TimeoutError):
+            search.find_cause(analysis)
+        return
+    outcome = search.find_cause(analysis)
+
+    assert (outcome.cause, outcome.generators) == (None, ("rng.torch",))
+    assert outcome.is_cut_short

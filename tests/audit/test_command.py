@@ -227,5 +227,5 @@ def test_a_second_audit_continues_the_last_one_and_says_what_came_of_it(
     assert "has no audit" not in second.out
     assert "note: continues reports/" in second.out
     assert re.search(r", where \d places failed", second.out)
-    assert re.search(r"^still wrong \d places: ", second.out, re.MULTILINE)
+    assert re.search(r"^still wrong +\d places: ", second.out, re.MULTILINE)
     assert "has no audit" in other.out

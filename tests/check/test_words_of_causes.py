@@ -175,7 +175,11 @@ def test_a_model_of_another_moment_is_named_with_its_moment() -> None:
         "wrong-model-saved",
         part="model",
         expects_own_state=False,
-        evidence="the file holds it so: the model of epoch 0, step 6 was saved",
+        saved={
+            "content": "of another moment",
+            "dtype": "",
+            "saved_at": {"epoch": 0, "step": 6},
+        },
     )
 
 

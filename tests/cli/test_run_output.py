@@ -100,7 +100,7 @@ def test_github_gets_a_summary_and_an_annotation_at_the_scenarios_line(
 
     wanted = "::error file=x.chaos.yaml,line=2,title=could not run%3A killed::no cluster"
     assert wanted in capsys.readouterr().out.splitlines()
-    assert (tmp_path / "summary.md").read_text().startswith("# chaos: 1 of 1 ")
+    assert (tmp_path / "summary.md").read_text().startswith("# ❌ chaos: 1 of 1 ")
 
 
 def test_draws_are_not_repeated(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

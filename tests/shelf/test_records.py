@@ -23,7 +23,7 @@ from tests.accepted import expect_text
 from tests.report.conftest import plan_of
 from tests.shelf.conftest import Shelf
 
-NOT_OF_IT = "the verdict is not of this history"
+NOT_OF_IT = "verdict is not of this history"
 
 
 @pytest.fixture

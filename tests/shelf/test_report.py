@@ -56,7 +56,7 @@ def test_a_run_is_given_in_every_form(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stocked: Shelf
 ) -> None:
     assert code_of(monkeypatch, "report", stocked.guilty, "--format", "md") == 0
-    assert capsys.readouterr().out.startswith("# ❌ fail: killed badly\n")
+    assert capsys.readouterr().out.startswith("# ❌ killed badly: fail\n")
     assert code_of(monkeypatch, "report", stocked.guilty, "--format", "json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["verdict"]["status"] == document["summary"]["status"] == "fail"
@@ -71,7 +71,7 @@ def test_a_suite_is_given_in_every_form(
 ) -> None:
     assert code_of(monkeypatch, "report", stocked.suite, "--format", "md") == 0
     said = capsys.readouterr().out
-    assert said.startswith("# chaos: 2 of 3 ")
+    assert said.startswith("# ❌ chaos: 2 of 3 ")
     assert said == (stocked.suite / "summary.md").read_text()
     assert code_of(monkeypatch, "report", stocked.suite, "--format", "json") == 0
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 3
@@ -83,7 +83,7 @@ def test_the_form_follows_from_the_file(
     monkeypatch: pytest.MonkeyPatch, stocked: Shelf, tmp_path: Path
 ) -> None:
     assert code_of(monkeypatch, "report", stocked.valid, "-o", tmp_path / "new" / "a.md") == 0
-    assert (tmp_path / "new" / "a.md").read_text().startswith("# ✅ pass: killed\n")
+    assert (tmp_path / "new" / "a.md").read_text().startswith("# ✅ killed: pass\n")
     assert code_of(monkeypatch, "report", stocked.valid, "-o", tmp_path / "a.pdf") == 3
 
 
