@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 from rich.console import Console
 
 from chaos.cli.streams import write_document
 from chaos.errors import UsageError
-from chaos.report.markdown_parts import render_markdown_parts
-from chaos.report.parts import ReportPart
 from chaos.report.screen import build_console
-from chaos.report.terminal_parts import print_parts, render_plain_parts
+
+if TYPE_CHECKING:
+    from chaos.report.parts import ReportPart
 
 Form: TypeAlias = Literal["text", "json", "junit", "md", "html", "github", "prometheus"]
 Format = Annotated[
@@ -74,12 +74,16 @@ class Document:
 
     def report(
         self,
-        parts: Sequence[ReportPart],
+        parts: "Sequence[ReportPart]",
         renderers: Mapping[Form, Callable[[], str]],
         *,
         console: Console | None = None,
     ) -> None:
         """Print the parts of a result, unless the document takes stdout, and write the document."""
+        # A start under the guard, which reads the options, needs no models of verdicts.
+        from chaos.report.markdown_parts import render_markdown_parts  # noqa: PLC0415
+        from chaos.report.terminal_parts import print_parts, render_plain_parts  # noqa: PLC0415
+
         if not self.takes_stdout:
             print_parts(parts, console or build_console())
         texts: dict[Form, Callable[[], str]] = {
