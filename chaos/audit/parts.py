@@ -82,7 +82,9 @@ def list_parts(card: Card, heatmap: "Chart | None" = None) -> Iterator[ReportPar
         yield Section(parts, heading="Since the last audit", name="since")
     yield Figures([*list_figures(card).items()])
     if card.runs:
-        text = "runs by kind of fault and by result. One in which the job began anew is no resume"
+        text = (
+            "runs by kind of fault and by result. A run in which the job began anew tests no resume"
+        )
         lead = Paragraph(text, "quiet", media=["page"])
         yield Section([lead, _build_kind_table(card)], heading="Faults", name="kinds")
         legend = Paragraph(_LEGEND, "quiet")
