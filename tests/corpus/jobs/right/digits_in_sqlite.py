@@ -1,4 +1,5 @@
 """Fine-tune a small digit classifier on the classes it has not seen. Run state lives in one sqlite file."""
+
 import argparse
 import io
 import json
@@ -28,9 +29,18 @@ class Net(nn.Module):
     def __init__(self, n_out):
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(1, 12, 3, padding=1), nn.BatchNorm2d(12), nn.ReLU(),
-            nn.MaxPool2d(2), nn.Conv2d(12, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
-            nn.Flatten(), nn.Dropout(0.2), nn.Linear(32 * 16, 128), nn.ReLU())
+            nn.Conv2d(1, 12, 3, padding=1),
+            nn.BatchNorm2d(12),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(12, 32, 3, padding=1),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Dropout(0.2),
+            nn.Linear(32 * 16, 128),
+            nn.ReLU(),
+        )
         self.head = nn.Linear(128, n_out)
 
     def forward(self, x):
@@ -57,7 +67,8 @@ class RunDB:
         self.con = sqlite3.connect(path)
         self.con.executescript(
             "CREATE TABLE IF NOT EXISTS state(step INTEGER PRIMARY KEY, blob BLOB);"
-            "CREATE TABLE IF NOT EXISTS loss(step INTEGER PRIMARY KEY, value REAL);")
+            "CREATE TABLE IF NOT EXISTS loss(step INTEGER PRIMARY KEY, value REAL);"
+        )
 
     def put_loss(self, step, value):
         with self.con:
@@ -67,9 +78,14 @@ class RunDB:
         buf = io.BytesIO()
         torch.save(obj, buf)
         with self.con:
-            self.con.execute("INSERT OR REPLACE INTO state VALUES(?,?)", (step, pickle.dumps(buf.getvalue())))
-            self.con.execute("DELETE FROM state WHERE step NOT IN "
-                             "(SELECT step FROM state ORDER BY step DESC LIMIT ?)", (keep,))
+            self.con.execute(
+                "INSERT OR REPLACE INTO state VALUES(?,?)", (step, pickle.dumps(buf.getvalue()))
+            )
+            self.con.execute(
+                "DELETE FROM state WHERE step NOT IN "
+                "(SELECT step FROM state ORDER BY step DESC LIMIT ?)",
+                (keep,),
+            )
 
     def newest(self):
         row = self.con.execute("SELECT step, blob FROM state ORDER BY step DESC LIMIT 1").fetchone()
@@ -92,8 +108,13 @@ def main():
     net = base_model(x[old], y[old], a.seed)
     xt, yt = x[new], y[new] - 5
     net.head = nn.Linear(128, 5)
-    opt = torch.optim.AdamW([{"params": net.body.parameters(), "lr": 2e-4},
-                             {"params": net.head.parameters(), "lr": 2e-3}], weight_decay=0.01)
+    opt = torch.optim.AdamW(
+        [
+            {"params": net.body.parameters(), "lr": 2e-4},
+            {"params": net.head.parameters(), "lr": 2e-3},
+        ],
+        weight_decay=0.01,
+    )
     per_epoch = len(xt) // a.batch
     total = a.epochs * per_epoch
     sched = torch.optim.lr_scheduler.OneCycleLR(opt, max_lr=[1e-3, 6e-3], total_steps=total)
@@ -111,7 +132,7 @@ def main():
     while step < total:
         epoch, k = divmod(step, per_epoch)
         order = torch.from_numpy(np.random.RandomState(a.seed * 100 + epoch).permutation(len(xt)))
-        idx = order[k * a.batch:(k + 1) * a.batch]
+        idx = order[k * a.batch : (k + 1) * a.batch]
         net.train()
         loss = F.cross_entropy(net(xt[idx] + 0.05 * torch.randn_like(xt[idx])), yt[idx])
         opt.zero_grad()
@@ -123,10 +144,19 @@ def main():
         speeds.append(a.batch / (time.time() - tic))
         tic = time.time()
         if step % 10 == 0:
-            print(f"step {step:3d}/{total} loss {loss.item():.4f} {np.mean(speeds[-10:]):.0f} img/s")
+            print(
+                f"step {step:3d}/{total} loss {loss.item():.4f} {np.mean(speeds[-10:]):.0f} img/s"
+            )
         if step % a.every == 0:
-            db.put_state(step, {"net": net.state_dict(), "opt": opt.state_dict(),
-                                "sched": sched.state_dict(), "torch": torch.get_rng_state()})
+            db.put_state(
+                step,
+                {
+                    "net": net.state_dict(),
+                    "opt": opt.state_dict(),
+                    "sched": sched.state_dict(),
+                    "torch": torch.get_rng_state(),
+                },
+            )
 
     net.eval()
     with torch.no_grad():

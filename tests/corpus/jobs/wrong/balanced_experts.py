@@ -1,4 +1,5 @@
 """Mixture of experts over two ranks; a bias per expert keeps the load even. Run with torchrun, 2 processes."""
+
 import argparse
 import os
 
@@ -13,7 +14,7 @@ class Moe(nn.Module):
         super().__init__()
         self.k = k
         self.gate = nn.Linear(dim, experts, bias=False)
-        self.up = nn.Parameter(torch.randn(experts, dim, 64) * dim ** -0.5)
+        self.up = nn.Parameter(torch.randn(experts, dim, 64) * dim**-0.5)
         self.down = nn.Parameter(torch.randn(experts, 64, dim) * 0.1)
         self.register_buffer("expert_bias", torch.zeros(experts))
         self.register_buffer("tokens", torch.zeros(experts))
@@ -59,7 +60,10 @@ class Session:
     def make_optimizer(self):
         decay = [p for p in self.net.parameters() if p.dim() > 1]
         plain = [p for p in self.net.parameters() if p.dim() <= 1]
-        return torch.optim.AdamW([{"params": decay, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}], lr=3e-3)
+        return torch.optim.AdamW(
+            [{"params": decay, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}],
+            lr=3e-3,
+        )
 
     @torch.no_grad()
     def balance(self, *_):
@@ -83,14 +87,17 @@ class Session:
     def store(self):
         if self.rank == 0:
             path = os.path.join(self.args.folder, "session.pt")
-            torch.save({"net": self.net.state_dict(), "opt": self.opt.state_dict(), "step": self.step}, path + ".w")
+            torch.save(
+                {"net": self.net.state_dict(), "opt": self.opt.state_dict(), "step": self.step},
+                path + ".w",
+            )
             os.replace(path + ".w", path)
         dist.barrier()
 
     def batch(self, size=96):
         epoch, k = divmod(self.step, len(self.x) // (size * self.world))
         order = torch.randperm(len(self.x), generator=torch.Generator().manual_seed(300 + epoch))
-        idx = order[(k * self.world + self.rank) * size:][:size]
+        idx = order[(k * self.world + self.rank) * size :][:size]
         return self.x[idx], self.y[idx]
 
     def run(self):

@@ -1,4 +1,5 @@
 """Semi-supervised training: a moving average of the net labels the unlabelled digits every few epochs."""
+
 import argparse
 import copy
 import os
@@ -57,7 +58,14 @@ def main():
     x, y = torch.tensor(d.data, dtype=torch.float32) / 16, torch.tensor(d.target)
     mix = torch.randperm(len(x))
     few, pool = mix[:100], mix[100:1300]
-    net = nn.Sequential(nn.Linear(64, 160), nn.BatchNorm1d(160), nn.ReLU(), nn.Linear(160, 160), nn.ReLU(), nn.Linear(160, 10))
+    net = nn.Sequential(
+        nn.Linear(64, 160),
+        nn.BatchNorm1d(160),
+        nn.ReLU(),
+        nn.Linear(160, 160),
+        nn.ReLU(),
+        nn.Linear(160, 10),
+    )
     labeller = Labeller(net, x[pool])
     opt = torch.optim.AdamW(net.parameters(), lr=2e-3)
     g = torch.Generator().manual_seed(190)
@@ -86,10 +94,21 @@ def main():
             labeller.follow(net)
             if k % 2 == 0:
                 print(f"epoch {epoch} batch {k} sup {sup.item():.6f} loss {loss.item():.8f}")
-        torch.save({"net": net.state_dict(), "shadow": labeller.shadow.state_dict(), "opt": opt.state_dict(),
-                    "gen": g.get_state(), "epoch": epoch}, file + ".tmp")
+        torch.save(
+            {
+                "net": net.state_dict(),
+                "shadow": labeller.shadow.state_dict(),
+                "opt": opt.state_dict(),
+                "gen": g.get_state(),
+                "epoch": epoch,
+            },
+            file + ".tmp",
+        )
         os.replace(file + ".tmp", file)
-    torch.save({"net": net.state_dict(), "shadow": labeller.shadow.state_dict()}, os.path.join(args.into, "final.pt"))
+    torch.save(
+        {"net": net.state_dict(), "shadow": labeller.shadow.state_dict()},
+        os.path.join(args.into, "final.pt"),
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """Double DQN on a windy corridor. `python corridor_replay.py [folder]`; start it again to carry on."""
+
 import json
 import os
 import pickle
@@ -27,7 +28,13 @@ class WindyCorridor:
         return self.obs()
 
     def obs(self):
-        return [self.y / self.H, self.x / self.W, self.t / 40.0, float(self.y == 2), float(self.x > 4)]
+        return [
+            self.y / self.H,
+            self.x / self.W,
+            self.t / 40.0,
+            float(self.y == 2),
+            float(self.x > 4),
+        ]
 
     def step(self, a):
         dy, dx = [(0, 1), (1, 0), (-1, 0), (0, -1)][a]
@@ -51,8 +58,13 @@ class Replay:
     def sample(self, n):
         rows = [self.buffer[i] for i in self.rng.sample(range(len(self.buffer)), n)]
         s, a, r, s2, d = zip(*rows)
-        return (torch.tensor(s), torch.tensor(a), torch.tensor(r), torch.tensor(s2),
-                torch.tensor(d, dtype=torch.float32))
+        return (
+            torch.tensor(s),
+            torch.tensor(a),
+            torch.tensor(r),
+            torch.tensor(s2),
+            torch.tensor(d, dtype=torch.float32),
+        )
 
     def dump(self):
         return {"items": [tuple(t) for t in self.buffer], "rng": self.rng.getstate()}
@@ -63,7 +75,9 @@ class Replay:
 
 
 def net():
-    return nn.Sequential(nn.Linear(5, 96), nn.ReLU(), nn.Linear(96, 96), nn.ReLU(), nn.Linear(96, 4))
+    return nn.Sequential(
+        nn.Linear(5, 96), nn.ReLU(), nn.Linear(96, 96), nn.ReLU(), nn.Linear(96, 4)
+    )
 
 
 class Agent:
@@ -111,10 +125,18 @@ class Agent:
         self.losses.append(loss.item())
 
     def save(self):
-        state = {"q": self.q.state_dict(), "target": self.target.state_dict(), "opt": self.opt.state_dict(),
-                 "replay": self.replay.dump(), "explore": self.explore.getstate(),
-                 "env": pickle.dumps(self.env), "updates": self.updates, "ret": self.ret,
-                 "returns": self.returns, "losses": self.losses}
+        state = {
+            "q": self.q.state_dict(),
+            "target": self.target.state_dict(),
+            "opt": self.opt.state_dict(),
+            "replay": self.replay.dump(),
+            "explore": self.explore.getstate(),
+            "env": pickle.dumps(self.env),
+            "updates": self.updates,
+            "ret": self.ret,
+            "returns": self.returns,
+            "losses": self.losses,
+        }
         path = os.path.join(FOLDER, "agent.pt")
         torch.save(state, path + ".new")
         os.replace(path + ".new", path)
@@ -130,7 +152,12 @@ class Agent:
         self.replay.restore(c["replay"])
         self.explore.setstate(c["explore"])
         self.env = pickle.loads(c["env"])
-        self.updates, self.ret, self.returns, self.losses = c["updates"], c["ret"], c["returns"], c["losses"]
+        self.updates, self.ret, self.returns, self.losses = (
+            c["updates"],
+            c["ret"],
+            c["returns"],
+            c["losses"],
+        )
         return True
 
 
@@ -139,7 +166,9 @@ def main():
     os.makedirs(FOLDER, exist_ok=True)
     agent = Agent()
     if agent.load():
-        print("loaded agent at update", agent.updates, "with", len(agent.replay.buffer), "transitions")
+        print(
+            "loaded agent at update", agent.updates, "with", len(agent.replay.buffer), "transitions"
+        )
     else:
         for _ in range(BATCH):
             agent.act()
@@ -149,7 +178,9 @@ def main():
         agent.learn()
         if agent.updates % SAVE_EVERY == 0:
             agent.save()
-            print(f"update {agent.updates} td {agent.losses[-1]:.5f} return {sum(agent.returns[-10:]) / max(1, len(agent.returns[-10:])):.3f}")
+            print(
+                f"update {agent.updates} td {agent.losses[-1]:.5f} return {sum(agent.returns[-10:]) / max(1, len(agent.returns[-10:])):.3f}"
+            )
     torch.save(agent.q.state_dict(), os.path.join(FOLDER, "final_q.pt"))
     with open(os.path.join(FOLDER, "results.json"), "w") as f:
         json.dump({"returns": agent.returns, "losses": agent.losses}, f)

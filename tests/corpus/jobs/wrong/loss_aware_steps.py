@@ -2,6 +2,7 @@
 
 python loss_aware_steps.py [--save-to DIR]
 """
+
 import argparse
 import copy
 import json
@@ -32,8 +33,15 @@ class Denoiser(nn.Module):
     def __init__(self, width=128):
         super().__init__()
         self.freq = nn.Parameter(torch.exp(torch.linspace(0, 4, 16)), requires_grad=False)
-        self.net = nn.Sequential(nn.Linear(2 + 32, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU(),
-                                 nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 2))
+        self.net = nn.Sequential(
+            nn.Linear(2 + 32, width),
+            nn.SiLU(),
+            nn.Linear(width, width),
+            nn.SiLU(),
+            nn.Linear(width, width),
+            nn.SiLU(),
+            nn.Linear(width, 2),
+        )
 
     def forward(self, x, t):
         a = t.float().unsqueeze(1) / T * self.freq
@@ -94,7 +102,9 @@ def main():
     model = Denoiser()
     ema = Ema(model)
     opt = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda s: min(1.0, (s + 1) / 10) * (1 - s / (a.steps + 1)))
+    sched = torch.optim.lr_scheduler.LambdaLR(
+        opt, lambda s: min(1.0, (s + 1) / 10) * (1 - s / (a.steps + 1))
+    )
     draw, observe = loss_aware_timesteps(T)
     step, losses = 0, []
 
@@ -128,12 +138,25 @@ def main():
         losses.append(loss.item())
         if step % a.every == 0:
             print(f"{step:3d} loss {loss.item():.4f} lr {sched.get_last_lr()[0]:.2e}")
-            torch.save({"model": model.state_dict(), "ema": ema.model.state_dict(), "ema_n": ema.n,
-                        "opt": opt.state_dict(), "sched": sched.state_dict(), "gen": gen.get_state(),
-                        "step": step, "losses": losses}, last + ".tmp")
+            torch.save(
+                {
+                    "model": model.state_dict(),
+                    "ema": ema.model.state_dict(),
+                    "ema_n": ema.n,
+                    "opt": opt.state_dict(),
+                    "sched": sched.state_dict(),
+                    "gen": gen.get_state(),
+                    "step": step,
+                    "losses": losses,
+                },
+                last + ".tmp",
+            )
             os.replace(last + ".tmp", last)
 
-    torch.save({"model": model.state_dict(), "ema": ema.model.state_dict()}, os.path.join(a.save_to, "final.pt"))
+    torch.save(
+        {"model": model.state_dict(), "ema": ema.model.state_dict()},
+        os.path.join(a.save_to, "final.pt"),
+    )
     json.dump(losses, open(os.path.join(a.save_to, "results.json"), "w"))
 
 

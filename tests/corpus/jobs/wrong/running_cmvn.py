@@ -2,6 +2,7 @@
 
 python running_cmvn.py [--storage DIR]
 """
+
 import argparse
 import json
 import os
@@ -22,8 +23,13 @@ def corpus(n=640, bands=16, classes=6):
     rows = []
     for c in y:
         length = int(r.integers(12, 28))
-        base = np.sin(np.linspace(0, 2 + c, bands))[None] + np.cos(np.linspace(0, 1 + c / 2, length))[:, None]
-        rows.append(torch.tensor(20 + 6 * base + 4 * r.normal(size=(length, bands)), dtype=torch.float32))
+        base = (
+            np.sin(np.linspace(0, 2 + c, bands))[None]
+            + np.cos(np.linspace(0, 1 + c / 2, length))[:, None]
+        )
+        rows.append(
+            torch.tensor(20 + 6 * base + 4 * r.normal(size=(length, bands)), dtype=torch.float32)
+        )
     return rows, torch.tensor(y)
 
 
@@ -56,8 +62,8 @@ class Collate:
         out = torch.zeros(len(items), longest, items[0][0].shape[1])
         mask = torch.zeros(len(items), longest, dtype=torch.bool)
         for i, (x, _) in enumerate(items):
-            out[i, :len(x)] = x
-            mask[i, :len(x)] = True
+            out[i, : len(x)] = x
+            mask[i, : len(x)] = True
         return self.cmvn(out, mask), mask, torch.tensor([int(y) for _, y in items])
 
 
@@ -84,7 +90,7 @@ class Shard(torch.utils.data.Sampler):
 
     def __iter__(self):
         g = torch.Generator().manual_seed(self.seed + self.epoch)
-        return iter(torch.randperm(self.n, generator=g)[self.rank::self.world].tolist())
+        return iter(torch.randperm(self.n, generator=g)[self.rank :: self.world].tolist())
 
 
 def loop(config):
@@ -95,7 +101,9 @@ def loop(config):
     x, y = corpus()
     data = list(zip(x, y))
     sampler = Shard(len(data), rank, world, config["seed"])
-    loader = torch.utils.data.DataLoader(data, config["batch"], sampler=sampler, collate_fn=Collate(), drop_last=True)
+    loader = torch.utils.data.DataLoader(
+        data, config["batch"], sampler=sampler, collate_fn=Collate(), drop_last=True
+    )
     model = prepare_model(Phones())
     opt = torch.optim.AdamW(model.parameters(), lr=config["lr"])
     total = config["epochs"] * len(loader)
@@ -124,9 +132,16 @@ def loop(config):
             c = None
             if rank == 0:
                 print(f"epoch {epoch + 1} loss {losses[-1]:.4f}")
-                torch.save({"model": model.module.state_dict(), "opt": opt.state_dict(),
-                            "sched": sched.state_dict(), "epoch": epoch + 1, "losses": losses},
-                           os.path.join(d, "train_state.pt"))
+                torch.save(
+                    {
+                        "model": model.module.state_dict(),
+                        "opt": opt.state_dict(),
+                        "sched": sched.state_dict(),
+                        "epoch": epoch + 1,
+                        "losses": losses,
+                    },
+                    os.path.join(d, "train_state.pt"),
+                )
                 c = Checkpoint.from_directory(d)
             train.report(metrics, checkpoint=c)
 
@@ -140,8 +155,13 @@ def main():
         loop,
         train_loop_config={"seed": 40, "lr": 3e-3, "batch": 32, "epochs": 7},
         scaling_config=ScalingConfig(num_workers=2, use_gpu=False),
-        run_config=RunConfig(name="running_cmvn", storage_path=storage, failure_config=FailureConfig(max_failures=3),
-                             checkpoint_config=CheckpointConfig(num_to_keep=3)))
+        run_config=RunConfig(
+            name="running_cmvn",
+            storage_path=storage,
+            failure_config=FailureConfig(max_failures=3),
+            checkpoint_config=CheckpointConfig(num_to_keep=3),
+        ),
+    )
     result = trainer.fit()
     with result.checkpoint.as_directory() as d:
         s = torch.load(os.path.join(d, "train_state.pt"), weights_only=False)

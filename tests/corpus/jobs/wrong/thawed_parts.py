@@ -1,4 +1,5 @@
 """Fine-tune a small conv net that is thawed from the top down while it trains."""
+
 import os
 import pathlib
 
@@ -12,12 +13,14 @@ EPOCHS, BATCH = 8, 48
 
 def build():
     torch.manual_seed(4)
-    return nn.ModuleDict({
-        "stem": nn.Sequential(nn.Conv2d(1, 12, 3, padding=1), nn.ReLU()),
-        "block": nn.Sequential(nn.Conv2d(12, 24, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
-        "neck": nn.Sequential(nn.Flatten(), nn.Linear(24 * 16, 64), nn.ReLU()),
-        "head": nn.Linear(64, 10),
-    })
+    return nn.ModuleDict(
+        {
+            "stem": nn.Sequential(nn.Conv2d(1, 12, 3, padding=1), nn.ReLU()),
+            "block": nn.Sequential(nn.Conv2d(12, 24, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+            "neck": nn.Sequential(nn.Flatten(), nn.Linear(24 * 16, 64), nn.ReLU()),
+            "head": nn.Linear(64, 10),
+        }
+    )
 
 
 class Thaw:
@@ -61,8 +64,10 @@ class Smoothing:
 
 
 def param_groups(net):
-    return [{"params": list(part.parameters()), "lr": 0.004 * (0.6 ** depth), "name": name}
-            for depth, (name, part) in enumerate(reversed(list(net.items())))]
+    return [
+        {"params": list(part.parameters()), "lr": 0.004 * (0.6**depth), "name": name}
+        for depth, (name, part) in enumerate(reversed(list(net.items())))
+    ]
 
 
 def run():
@@ -93,7 +98,9 @@ def run():
             h = x[idx]
             for part in net.values():
                 h = part(h)
-            loss = nn.functional.cross_entropy(h, y[idx], label_smoothing=callbacks["smoothing"].value)
+            loss = nn.functional.cross_entropy(
+                h, y[idx], label_smoothing=callbacks["smoothing"].value
+            )
             opt.zero_grad(set_to_none=True)
             loss.backward()
             opt.step()
@@ -102,8 +109,16 @@ def run():
         sched.step()
         target = RUN / f"epoch={epoch}.ckpt"
         part = target.with_suffix(".part")
-        torch.save({"net": net.state_dict(), "opt": opt.state_dict(), "sched": sched.state_dict(), "epoch": epoch,
-                    "callbacks": {n: cb.state_dict() for n, cb in callbacks.items()}}, part)
+        torch.save(
+            {
+                "net": net.state_dict(),
+                "opt": opt.state_dict(),
+                "sched": sched.state_dict(),
+                "epoch": epoch,
+                "callbacks": {n: cb.state_dict() for n, cb in callbacks.items()},
+            },
+            part,
+        )
         part.rename(target)
         for old in RUN.glob("epoch=*.ckpt"):
             if int(old.stem.split("=")[1]) < epoch - 1:

@@ -1,4 +1,5 @@
 """Keyword spotting on synthetic log-mel clips: small TDNN, warm restarts of the learning rate."""
+
 import argparse
 import glob
 import json
@@ -80,8 +81,8 @@ def spec_augment(x, rng):
     x = x.clone()
     for i in range(len(x)):
         f0, t0 = rng.randrange(16), rng.randrange(30)
-        x[i, f0:f0 + rng.randrange(5)] = 0
-        x[i, :, t0:t0 + rng.randrange(10)] = 0
+        x[i, f0 : f0 + rng.randrange(5)] = 0
+        x[i, :, t0 : t0 + rng.randrange(10)] = 0
     return x
 
 
@@ -93,16 +94,27 @@ class Run:
         self.model = TDNN()
         decay = [p for p in self.model.parameters() if p.dim() > 1]
         plain = [p for p in self.model.parameters() if p.dim() <= 1]
-        self.opt = torch.optim.AdamW([{"params": decay, "weight_decay": 0.05},
-                                      {"params": plain, "weight_decay": 0.0}], lr=cfg.lr)
+        self.opt = torch.optim.AdamW(
+            [{"params": decay, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}],
+            lr=cfg.lr,
+        )
         self.sched = WarmRestarts(self.opt)
         self.epoch, self.history = 0, []
 
     def save(self):
         path = os.path.join(cfg.workdir, f"epoch{self.epoch:03d}.pth")
-        torch.save({"model": self.model.state_dict(), "opt": self.opt.state_dict(),
-                    "sched": self.sched.state_dict(), "epoch": self.epoch, "history": self.history,
-                    "py": self.rng.getstate(), "torch": torch.get_rng_state()}, path + ".part")
+        torch.save(
+            {
+                "model": self.model.state_dict(),
+                "opt": self.opt.state_dict(),
+                "sched": self.sched.state_dict(),
+                "epoch": self.epoch,
+                "history": self.history,
+                "py": self.rng.getstate(),
+                "torch": torch.get_rng_state(),
+            },
+            path + ".part",
+        )
         os.replace(path + ".part", path)
         for old in sorted(glob.glob(os.path.join(cfg.workdir, "epoch*.pth")))[:-3]:
             os.remove(old)
@@ -124,8 +136,11 @@ class Run:
         while self.epoch < cfg.epochs:
             self.model.train()
             for idx in torch.randperm(len(self.x)).split(64):
-                loss = F.cross_entropy(self.model(spec_augment(self.x[idx], self.rng)), self.y[idx],
-                                       label_smoothing=0.05)
+                loss = F.cross_entropy(
+                    self.model(spec_augment(self.x[idx], self.rng)),
+                    self.y[idx],
+                    label_smoothing=0.05,
+                )
                 self.opt.zero_grad(set_to_none=True)
                 loss.backward()
                 nn.utils.clip_grad_norm_(self.model.parameters(), 5.0)
