@@ -238,9 +238,8 @@ def _list_findings(card: Card) -> Iterator[ReportPart]:
         yield FindingPart(cause.title, cause.sentence, [*_list_cause_parts(cause, card)])
     if rows := wrong_rows(card):
         reports = {finding.smallest.number: finding.report for finding in card.findings}
-        runs: list[ReportPart] = [
-            _build_run_section(row, card, reports.get(row.number)) for row in rows
-        ]
+        runs: list[ReportPart] = [_build_run_section(row, reports.get(row.number)) for row in rows]
+        runs.append(Commands([("page of a run", f"chaos report {card.folder}/runs/NUMBER --open")]))
         if (rest := card.broken - len(rows)) > 0:
             runs.append(Paragraph(describe_omitted(rest, "in audit.json"), "quiet"))
         summary = f"{plural(len(rows), 'wrong run')}, one by one"
@@ -276,11 +275,12 @@ def _list_cause_parts(cause: CauseSection, card: Card) -> Iterator[ReportPart]:
     )
 
 
-def _build_run_section(run: RunRow, card: Card, report: str | None) -> Section:
-    command = ("report", f"chaos report {card.folder}/runs/{run.number} --open")
-    links = {"report": quote(report)} if report else {}
-    parts = [Paragraph(run.headline), Commands([command], links=links)]
-    return Section(parts, title=f"{run.group}, {run.name}", name=f"run-{run.number}")
+def _build_run_section(run: RunRow, report: str | None) -> Section:
+    parts: list[ReportPart] = [Paragraph(run.headline)]
+    if report:
+        parts.append(Commands([("report", report)], links={"report": quote(report)}))
+    title = f"run {run.number}: {run.group}, {run.name}"
+    return Section(parts, title=title, name=f"run-{run.number}")
 
 
 def _build_doubts(card: Card) -> Section:

@@ -30,8 +30,7 @@ def build_optimizer() -> tuple[nn.Module, torch.optim.Optimizer]:
 
 def take(*optimizers: torch.optim.Optimizer, **named: Any) -> Census:
     census = Census(SystemClock().now_ns, wants_all=True, optimizers=optimizers)
-    census.add_values((name, value) for name, value in named.items() if name != "optimizer")
-    census.add_parts([(name, value) for name, value in named.items() if name == "optimizer"])
+    census.add_values(named.items())
     census.expand_all()
     return census
 
@@ -88,7 +87,7 @@ def test_hooks_of_the_job_are_named() -> None:
         """Do what a job does before each step."""
 
     assert read_texts(take(optimizer=optimizer))[f"optimizer{HOOKS}"] == "none"
-    optimizer.register_step_pre_hook(balance)
+    optimizer.register_step_pre_hook(torch.no_grad()(balance))
 
     assert read_texts(take(optimizer=optimizer))[f"optimizer{HOOKS}"] == "balance"
 

@@ -46,6 +46,7 @@ from chaos.probe.state.indirect_values import (
 from chaos.probe.state.restored_values import HeldValue, find_generator_kinds
 from chaos.probe.state.stored_attributes import (
     is_module,
+    is_optimizer,
     iterate_modules,
     iterate_saved_tensors,
     list_attributes,
@@ -196,13 +197,6 @@ class Census:
                 self._root_names.add(key)
                 self._visit_value(path, value, 0)
 
-    def add_parts(self, named_objects: Named) -> None:
-        """Look at models, optimizers and the like, and at the functions of the job they call."""
-        self.add_values(named_objects)
-        for name, owner in named_objects:
-            hooks = list_hooks(owner)
-            self._add_entry(f"{name}{HOOKS}", hooks, ", ".join(hooks) or "none")
-
     # -- inside ------------------------------------------------------------------------------
 
     def _add_function(self, frame: FrameType) -> None:
@@ -258,7 +252,9 @@ class Census:
         else:
             if is_module(type(value)):
                 self._add_module(f"{path}.state_dict()", value)
-                self._add_training_flags(f"{path}{TRAINING_FLAGS}", value)
+                self._add_training_flags(path, value)
+            elif is_optimizer(type(value)):
+                self._add_hooks(path, value)
             named_members = (
                 (f"{path}.{name}", name, item) for name, item in _iterate_members(value)
             )
@@ -275,15 +271,21 @@ class Census:
             self._record_value(path, link, holder, name)
             self._add_entry(path, link.key, str(link.key is not None))
 
+    def _add_hooks(self, path: str, owner: Any) -> None:  # an optimizer, or a module
+        """Look at the functions of the job that an object calls."""
+        hooks = list_hooks(owner)
+        self._add_entry(f"{path}{HOOKS}", hooks, ", ".join(hooks) or "none")
+
     def _add_training_flags(self, path: str, module: Any) -> None:
-        """Look which parameters of a module train, but for those of a module around it."""
+        """Look which parameters of a module train, and its hooks, if no module is around it."""
         parameter_ids = {id(parameter) for parameter in iterate_parameters(module)}
         if parameter_ids <= self._flagged_parameters:
             return
         self._flagged_parameters |= parameter_ids
-        flags = TrainingFlags(module)
-        values = flags.list_flags()
+        self._add_hooks(path, module)
+        path, flags = f"{path}{TRAINING_FLAGS}", TrainingFlags(module)
         self._record_value(path, flags, module, None)
+        values = flags.list_flags()
         self._add_entry(path, values, f"{sum(values)} of {len(values)} True")
 
     def _add_module(self, path: str, module: Any) -> None:
@@ -471,13 +473,11 @@ _kinds: dict[int, tuple[type, _KindFacts]] = {}  # by id, likewise
 def _find_kind_facts(kind: type) -> _KindFacts:
     cached = _kinds.get(id(kind))
     if cached is None:
-        torch, module = sys.modules.get("torch"), kind.__module__
-        is_module = torch is not None and issubclass(kind, torch.nn.Module)
-        skipped = _find_module_attributes() if is_module else frozenset[str]()
-        if torch is not None and issubclass(kind, torch.optim.Optimizer):
-            skipped = _OWN_OF_OPTIMIZERS
+        module, skipped = kind.__module__, _OWN_OF_OPTIMIZERS if is_optimizer(kind) else frozenset()
+        skipped = _find_module_attributes() if is_module(kind) else skipped
         hides, is_sized = module.startswith("torch."), module.startswith("torch.nn.modules.")
-        kind_facts = _KindFacts(is_module, module.startswith(_WRAPPERS), skipped, hides, is_sized)
+        wraps = module.startswith(_WRAPPERS)
+        kind_facts = _KindFacts(is_module(kind), wraps, skipped, hides, is_sized)
         cached = _kinds[id(kind)] = kind, kind_facts
     return cached[1]
 

@@ -87,6 +87,8 @@ def _find_job_name(hook: Any) -> str | None:  # whatever was registered
     while type(hook) is partial:
         hook = hook.func
     function = hook.__func__ if type(hook) is MethodType else hook
+    while type(function) is FunctionType and "__wrapped__" in vars(function):
+        function = vars(function)["__wrapped__"]  # such as by `torch.no_grad`
     if type(function) is not FunctionType or not is_job_file(function.__code__.co_filename):
         return None
     return function.__qualname__.rpartition("<locals>.")[2]

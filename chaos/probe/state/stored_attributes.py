@@ -48,6 +48,12 @@ def is_module(kind: type) -> bool:
     return torch is not None and issubclass(kind, torch.nn.Module)
 
 
+def is_optimizer(kind: type) -> bool:
+    """Return whether a class is one of torch's optimizers."""
+    torch = sys.modules.get("torch")
+    return torch is not None and issubclass(kind, torch.optim.Optimizer)
+
+
 def iterate_modules(module: Any) -> Iterator[Any]:  # a torch.nn.Module
     """Yield a module and those in it, by what they store: `modules` may be the job's own."""
     stack, visited_ids = [module], set[int]()

@@ -437,7 +437,7 @@ class StateWatch:
             for kind, kind_objects in {"model": self._list_roots(), **stepped_objects}.items()
             for index, state_object in enumerate(kind_objects)
         }
-        census.add_parts(parts.items())
+        census.add_values(parts.items())
         census.add_values(find_hook_owners(self._list_roots()))
         if not wanted_paths.isdisjoint(shared_generators := find_global_generators()):
             census.add_values(shared_generators.items())
