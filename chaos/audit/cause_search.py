@@ -9,7 +9,7 @@ input*, 2002, there `ddmin`).
 import json
 import math
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from chaos.check.census import CensusDifference
 from chaos.check.evidence import FAULTS_HAPPENED
 from chaos.check.files_ahead import find_files_ahead
 from chaos.check.trajectory import TRAJECTORY
+from chaos.model.events.state import HOOKS
 from chaos.model.history import Baseline
 from chaos.model.places import TrainingPlace
 from chaos.model.plan import Plan
@@ -156,8 +157,9 @@ def _merge_candidates(
 def _order_candidates(
     job_candidates: tuple[CensusDifference, ...], shared_candidates: tuple[CensusDifference, ...]
 ) -> tuple[CensusDifference, ...]:
-    """Return both with the likeliest of each kind first, as they are tried alone."""
-    return (*job_candidates[:1], *shared_candidates, *job_candidates[1:])
+    """Return both with the likeliest of each kind first, as they are tried alone; hooks cannot."""
+    restorable = [candidate for candidate in job_candidates if not candidate.path.endswith(HOOKS)]
+    return (*restorable[:1], *shared_candidates, *restorable[1:])
 
 
 def has_trained_equally(analysis: RunAnalysis, verdict: Verdict, check: str) -> bool:
@@ -284,7 +286,8 @@ class CauseSearch:
         except TimeoutError:
             is_cut_short = True
         if cause is None:
-            failed_generators = self._find_failed(census.find_shared_generators(analysis))
+            shared_paths = (c.path for c in census.find_shared_generators(analysis))
+            failed_generators = tuple(path for path in shared_paths if path in self._failed_paths)
             if is_cut_short and not failed_generators:
                 raise TimeoutError
             return CauseOutcome(
@@ -331,11 +334,6 @@ class CauseSearch:
             _order_candidates(job_candidates, shared_candidates),
             values_folder,
         )
-
-    def _find_failed(self, candidates: Sequence[CensusDifference]) -> tuple[str, ...]:
-        """Return what was given to a run that was not right with it."""
-        paths = (candidate.path for candidate in candidates)
-        return tuple(path for path in paths if path in self._failed_paths)
 
     def find_idle_parts(self, analysis: RunAnalysis, paths: Paths) -> tuple[str, ...] | None:
         """Return what of the state has no consequence in a run with these values given back.
@@ -448,7 +446,9 @@ class CauseSearch:
         are_restored = set(paths) <= restored_paths
         is_right = are_restored and has_trained_equally(run.analysis, run.verdict, self.check)
         if not is_right:
-            self._failed_paths |= restored_paths
+            # A fault that did not come about shows nothing of what was given.
+            if FAULTS_HAPPENED in {r.check for r in run.verdict.results if r.status == "pass"}:
+                self._failed_paths |= restored_paths
         else:
             parts = [part for resume in run.verdict.diagnosis for part in resume.parts]
             lost_parts = (

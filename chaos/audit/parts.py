@@ -107,7 +107,7 @@ def choose_tone(card: Card) -> Tone:
 
 
 def _build_headline(card: Card) -> Headline:
-    compared = "was compared with a run without a fault"
+    comparison = "was compared with a run without a fault"
     runs = f"each place was tried in a run of its own on the {card.backend} backend, and the run"
     if card.shared:
         runs = (
@@ -123,7 +123,7 @@ def _build_headline(card: Card) -> Headline:
         "not try are listed below",
     }
     notes = (
-        f"{card.size}; {runs} {compared}",
+        f"{card.size}; {runs} {comparison}",
         describe_confidence(card),
         f"equal in the runs that came out right: {equal_results}" if equal_results else "",
         *(card.reasons if card.word == "inconclusive" else ()),
@@ -143,16 +143,16 @@ def _build_headline(card: Card) -> Headline:
 
 def list_figures(card: Card) -> dict[str, str]:
     """Return the figures at a glance, by name."""
-    landed, planned = card.landed
-    tried, places = card.places
+    landed_count, planned_count = card.landed
+    tried_count, place_count = card.places
     figures = {
         "resumes right": f"{card.resumed_right} of {card.resumed}",
-        "places tried": f"{tried} of {places}",
+        "places tried": f"{tried_count} of {place_count}",
         "wrong": str(card.broken),
         "severity": card.severity,
         "inconclusive": str(len(card.inconclusive)),
         "began anew": str(card.scratch_count),
-        "faults landed": f"{landed} of {planned}",
+        "faults landed": f"{landed_count} of {planned_count}",
         "recomputed steps, worst": format_figure(
             max(collect_lost_steps(card.runs), default=None), "{}"
         ),
@@ -210,14 +210,14 @@ def _build_place_table(card: Card) -> ResultTable:
         if row.places == 0:
             continue
         tone: Tone | None = "open" if row.tally.inconclusive else None
-        lost = "-" if row.lost_mean is None else f"{row.lost_mean:.0f}, max {row.lost_max}"
+        lost_text = "-" if row.lost_mean is None else f"{row.lost_mean:.0f}, max {row.lost_max}"
         rows.append(
             (
                 Cell(row.group, None if row.tried else "calm"),
                 [marks.get((row.group, n), Cell(" ")) for n in range(len(card.columns))],
                 Cell(f"{row.tried} of {row.places}", None if row.tried else "calm"),
                 Cell(_describe_resumes(row), "bad" if row.tally.wrong else tone),
-                lost,
+                lost_text,
             )
         )
     columns = ("place", f"epoch {_span(card.columns)}", "tried", "resumes", "recomputed")
@@ -436,13 +436,13 @@ def _build_omissions(card: Card) -> Section:
 
 def _build_ways(card: Card) -> Section:
     """Return the command that repeats the audit, and where its card and its pictures are."""
-    again, badge = ("again", card.command), ("badge", card.badge)
+    repetition, badge = ("again", card.command), ("badge", card.badge)
     page = ("card", f"{card.folder}/card.html")
     text = "beside this page: `summary.svg` and `summary.md` for a pull request, `badge.svg`"
     parts = (
-        Commands([again], media=["markdown"]),
-        Commands([again, page, badge], media=["terminal"]),
-        Commands([again, badge], media=["page"]),
+        Commands([repetition], media=["markdown"]),
+        Commands([repetition, page, badge], media=["terminal"]),
+        Commands([repetition, badge], media=["page"]),
         Paragraph(f"{text} for a README", "quiet", media=["page"]),
     )
     return Section(parts, heading="Reproduce", name="again")

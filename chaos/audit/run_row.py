@@ -99,6 +99,8 @@ class RunRow(Record):
     resumed: int = 0
     #: the restarts that began anew
     from_scratch: int = 0
+    #: training was over at its restart, so that none was to resume
+    had_nothing_left: bool = False
     #: that of the gravest broken promise
     severity: Severity | None = None
     #: the broken promises that `--accept` allows
@@ -143,11 +145,6 @@ class RunRow(Record):
     def is_wrong(self) -> bool:
         """Whether the job reached another result, or none."""
         return self.status == "fail"
-
-    @property
-    def had_nothing_left(self) -> bool:
-        """Whether it was restarted, and each restart found that training was over."""
-        return self.attempts > 1 and not self.resumed and not self.from_scratch
 
     @property
     def is_from_scratch(self) -> bool:
@@ -290,6 +287,7 @@ def build_run_row(number: int, place: FaultSite, run: FinishedRun) -> RunRow:
         loads=_find_loading_ranks(run.history),
         resumed=verdict.restarts.resumed,
         from_scratch=verdict.restarts.from_scratch,
+        had_nothing_left=verdict.restarts.idle > 0,
         severity=verdict.severity,
         accepted=tuple(_build_defect(r, r.accepted[0]) for r in verdict.results if r.accepted),
         latent=tuple(_build_defect(r, anomaly) for r in verdict.results for anomaly in r.latent),

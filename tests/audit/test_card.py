@@ -614,7 +614,7 @@ def test_a_save_that_ends_training_needs_no_resume(card: Card) -> None:
         group="inside a save", tried=1, chosen=1, places=1, why_none=None, resumes=True
     )
     idle = run_of(1).model_copy(
-        update={"group": "inside a save", "attempts": 2, "resumed": 0, "from_scratch": 0}
+        update={"group": "inside a save", "resumed": 0, "had_nothing_left": True}
     )
 
     card = good.model_copy(update={"covered": (*good.covered, ended), "runs": (run_of(0), idle)})
