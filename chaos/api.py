@@ -15,7 +15,7 @@ from chaos.app.audit_request import AuditRequest
 from chaos.app.project_defaults import PathLike, merge_project_defaults
 from chaos.app.run import RunOptions, RunRequest, run_scenario
 from chaos.audit.result import AuditResult
-from chaos.extensions import require_usable_extensions
+from chaos.other_packages import require_usable_extensions
 from chaos.keywords import show_keywords
 from chaos.report.result import Result
 from chaos.report.screen import build_program_console

@@ -26,7 +26,7 @@ from chaos.errors import (
     UnmetNeedError,
     UsageError,
 )
-from chaos.extensions import list_check_names, list_finding_kinds, load_external_checks
+from chaos.other_packages import list_check_names, list_finding_kinds, load_external_checks
 from chaos.job_failure import (
     build_job_error,
     check_needs,

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from chaos.check.judge import judge
 from chaos.errors import HistoryError
-from chaos.extensions import load_external_checks
+from chaos.other_packages import load_external_checks
 from chaos.harness import load_recorded_history
 from chaos.model.history import HISTORY
 from chaos.model.summary import STALE, SUITE, SUMMARY, RunSummary

@@ -10,7 +10,7 @@ from chaos.check.analysis import RunAnalysis
 from chaos.check.external_checks import ExternalChecks
 from chaos.check.judge import NO_OTHERS, judge_analysis
 from chaos.check.resume_place import serialize_indexes
-from chaos.extensions import load_external_checks
+from chaos.other_packages import load_external_checks
 from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Plan
 from chaos.plan.first_save import find_first_save

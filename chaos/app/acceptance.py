@@ -1,7 +1,7 @@
 """`FINDING[:PART]=REASON`: a kind of finding that is meant to be there."""
 
 from chaos.errors import RequestError
-from chaos.extensions import list_finding_kinds
+from chaos.other_packages import list_finding_kinds
 from chaos.model.expect import AcceptedFinding
 from chaos.wording import suggest_name
 

@@ -21,7 +21,7 @@ from chaos.check.judge import judge_analysis
 from chaos.check.state import STATE
 from chaos.check.trajectory import TRAJECTORY
 from chaos.errors import ChaosError
-from chaos.extensions import load_external_checks
+from chaos.other_packages import load_external_checks
 from chaos.model.history import Baseline
 from chaos.model.severity import Severity
 from chaos.report.outcome import FinishedRun

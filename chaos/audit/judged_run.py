@@ -7,7 +7,7 @@ from chaos.audit.folder import AuditFolder
 from chaos.audit.run_row import RunRow, build_run_rows
 from chaos.audit.site_queue import Run
 from chaos.errors import ClusterError, JobError
-from chaos.extensions import load_external_checks
+from chaos.other_packages import load_external_checks
 from chaos.job_failure import find_harm_error
 from chaos.model.history import Baseline
 from chaos.report.outcome import FinishedRun

@@ -207,7 +207,7 @@ def top(
 
     context.default_map = settings.load_defaults([entry.name for entry in COMMANDS])
     if is_extended():  # else all checks would be imported for nothing
-        from chaos.extensions import require_usable_extensions  # noqa: PLC0415 - likewise
+        from chaos.other_packages import require_usable_extensions  # noqa: PLC0415 - likewise
 
         require_usable_extensions()
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from chaos.check.external_checks import ExternalChecks
 from chaos.cli.streams import write_document
 from chaos.errors import ScenarioError, UsageError
-from chaos.extensions import load_external_checks
+from chaos.other_packages import load_external_checks
 from chaos.report.screen import build_console
 from chaos.report.tables import (
     TOPICS,

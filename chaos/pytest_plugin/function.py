@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chaos.errors import ChaosError, UsageError
-from chaos.extensions import require_usable_extensions
+from chaos.other_packages import require_usable_extensions
 from chaos.harness import check_expected_names
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
