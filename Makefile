@@ -166,7 +166,7 @@ check: static  ## format, lint, types, imports, and the tests that are quick (tw
 
 coverage: $(READY)  ## how much of the pure parts their tests reach; fails below the floor (five minutes)
 	@$(BIN)/coverage run -m pytest -q -m "not (ray or nightly or embedded)" \
-	    tests/plan tests/check tests/compare tests/faults tests/scenario tests/report tests/recorded
+	    tests/plan tests/check tests/extensions/lab/compare tests/faults tests/scenario tests/report tests/recorded
 	@$(BIN)/coverage report --skip-covered --sort cover
 
 static: $(READY)

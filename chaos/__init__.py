@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from chaos.api import audit as audit
     from chaos.api import run as run
     from chaos.audit.result import AuditResult as AuditResult
-    from chaos.guard.process import guard as guard
+    from chaos.extensions.guard.process import guard as guard
+    from chaos.extensions.lab.search.plans import plans as plans
     from chaos.pytest_plugin.decorator import scenario as scenario
     from chaos.report.result import Result as Result
     from chaos.scenario_file.faults import *  # noqa: F403 - whatever faults there are
-    from chaos.search.plans import plans as plans
 
 __version__ = "0.1.0"
 
@@ -30,7 +30,7 @@ __all__ = ["AuditResult", "Result", "__version__", "audit", "declare", "guard", 
 _LAZY_MODULES = {
     "AuditResult": "chaos.audit.result",
     "Result": "chaos.report.result",
-    "plans": "chaos.search.plans",
+    "plans": "chaos.extensions.lab.search.plans",
     "scenario": "chaos.pytest_plugin.decorator",
 }
 #: Packages that are called: `chaos.audit(…)` is a function, and `chaos.audit.card` a module.

@@ -15,8 +15,8 @@ from chaos.app.audit_request import AuditRequest
 from chaos.app.project_defaults import PathLike, merge_project_defaults
 from chaos.app.run import RunOptions, RunRequest, run_scenario
 from chaos.audit.result import AuditResult
-from chaos.other_packages import require_usable_extensions
 from chaos.keywords import show_keywords
+from chaos.other_packages import require_usable_extensions
 from chaos.report.result import Result
 from chaos.report.screen import build_program_console
 from chaos.screens.audit import AuditScreen

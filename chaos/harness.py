@@ -26,7 +26,7 @@ from chaos.errors import (
     UnmetNeedError,
     UsageError,
 )
-from chaos.other_packages import list_check_names, list_finding_kinds, load_external_checks
+from chaos.extensions.cluster.reclaim.connect import build_reclaimer
 from chaos.job_failure import (
     build_job_error,
     check_needs,
@@ -38,6 +38,7 @@ from chaos.model.history import HISTORY, Baseline, History
 from chaos.model.plan import Plan, PlanBackend
 from chaos.model.scenario import Scenario
 from chaos.model.summary import SUITE, SUMMARY, SuiteSummary
+from chaos.other_packages import list_check_names, list_finding_kinds, load_external_checks
 from chaos.plan.digest import baseline_digest
 from chaos.plan.draw import draw_plan
 from chaos.plan.extent import count_epoch_steps, find_run_limit_s, measure_extent
@@ -48,7 +49,6 @@ from chaos.plan.permissions import (
     find_missing_permission,
     find_refusals,
 )
-from chaos.reclaim.connect import build_reclaimer
 from chaos.report.ci import build_summary
 from chaos.report.ci import render as render_junit
 from chaos.report.html import render_run, render_suite

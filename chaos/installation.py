@@ -28,6 +28,7 @@ RECEIPT = "uv-receipt.toml"
 UVX_FOLDER_PREFIX = "archive-v"
 #: the entry points of packages that extend chaos
 FAULTS_GROUP, CHECKS_GROUP = "chaos.faults", "chaos.checks"
+COMMANDS_GROUP, LAUNCHERS_GROUP = "chaos.commands", "chaos.launchers"
 
 
 @dataclass(frozen=True)

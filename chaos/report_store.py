@@ -10,11 +10,11 @@ from pydantic import ValidationError
 
 from chaos.check.judge import judge
 from chaos.errors import HistoryError
-from chaos.other_packages import load_external_checks
 from chaos.harness import load_recorded_history
 from chaos.model.history import HISTORY
 from chaos.model.summary import STALE, SUITE, SUMMARY, RunSummary
 from chaos.model.verdict import Verdict
+from chaos.other_packages import load_external_checks
 from chaos.report.ci import build_summary
 from chaos.report.outcome import FinishedRun, SuiteRow, build_suite_row, build_unrun_row
 from chaos.run.directory import RunDirectory

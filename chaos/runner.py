@@ -10,9 +10,9 @@ from chaos.check.analysis import RunAnalysis
 from chaos.check.external_checks import ExternalChecks
 from chaos.check.judge import NO_OTHERS, judge_analysis
 from chaos.check.resume_place import serialize_indexes
-from chaos.other_packages import load_external_checks
 from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Plan
+from chaos.other_packages import load_external_checks
 from chaos.plan.first_save import find_first_save
 from chaos.report.outcome import FinishedRun
 from chaos.run.directory import FIRST_SAVE, INDEX_PREFIX, RunDirectory, explain_full_disk

@@ -1,5 +1,7 @@
 """Hypothesis without deadlines, as a slow example on a noisy machine is no defect."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -10,17 +12,18 @@ collect_ignore_glob = [
 settings.register_profile("chaos", deadline=None, max_examples=30)
 settings.register_profile("nightly", deadline=None, max_examples=300)
 settings.load_profile("chaos")
+TESTS = Path(__file__).parent
 
 # Folders whose tests start processes. Begun last, one of their files would still run when the
 # other processes of `pytest -n` have nothing left to do.
 LONG = {
     "campaigns",
     "documents",
-    "extensions",
+    "extensions/lab/selftest",
+    "extensions/preflight",
     "forked",
-    "preflight",
+    "other_packages",
     "pytest_plugin",
-    "selftest",
     "torchrun",
     "python",
 }
@@ -30,24 +33,37 @@ EMBEDDED = {"forked"}  # folders of tests that start workers without Ray's proce
 # Whole audits, simulated fleets and other programs: half of the time of what trains no job.
 SLOW = {
     "audit": ("audit", "audit_on_ray", "by_the_clock", "chains", "clean", "command"),
-    "preflight": ("answer", "doubts", "foretold", "reference", "simulate", "texts", "verdict"),
-    "extensions": ("unusable",),
+    "extensions/preflight": (
+        "answer",
+        "doubts",
+        "foretold",
+        "reference",
+        "simulate",
+        "texts",
+        "verdict",
+    ),
+    "other_packages": ("unusable",),
     "browser": ("pages",),
     "cli": ("streams",),
     "meta": ("checks", "consoles", "faults", "gauges"),
     "report": ("charts", "html"),
     "run": ("held_folders",),
-    "selftest": ("draw",),
+    "extensions/lab/selftest": ("draw",),
     "mutation": ("mutants",),
 }
+
+
+def _find_folder(item: pytest.Item) -> str:
+    folder = item.path.parent
+    return folder.relative_to(TESTS).as_posix() if folder.is_relative_to(TESTS) else ""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what takes long first, leave the order as it is otherwise, and mark whole files."""
     for item in items:
-        folder = item.path.parent.name
+        folder = _find_folder(item)
         if folder in EMBEDDED:
             item.add_marker(pytest.mark.embedded)
         if item.path.stem.removeprefix("test_") in SLOW.get(folder, ()):
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: item.path.parent.name not in LONG)
+    items.sort(key=lambda item: _find_folder(item) not in LONG)

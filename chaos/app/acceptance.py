@@ -1,8 +1,8 @@
 """`FINDING[:PART]=REASON`: a kind of finding that is meant to be there."""
 
 from chaos.errors import RequestError
-from chaos.other_packages import list_finding_kinds
 from chaos.model.expect import AcceptedFinding
+from chaos.other_packages import list_finding_kinds
 from chaos.wording import suggest_name
 
 _SEVERITIES = (

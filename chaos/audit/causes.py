@@ -21,9 +21,9 @@ from chaos.check.judge import judge_analysis
 from chaos.check.state import STATE
 from chaos.check.trajectory import TRAJECTORY
 from chaos.errors import ChaosError
-from chaos.other_packages import load_external_checks
 from chaos.model.history import Baseline
 from chaos.model.severity import Severity
+from chaos.other_packages import load_external_checks
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock
 from chaos.run.display_path import format_path

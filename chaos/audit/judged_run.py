@@ -7,9 +7,9 @@ from chaos.audit.folder import AuditFolder
 from chaos.audit.run_row import RunRow, build_run_rows
 from chaos.audit.site_queue import Run
 from chaos.errors import ClusterError, JobError
-from chaos.other_packages import load_external_checks
 from chaos.job_failure import find_harm_error
 from chaos.model.history import Baseline
+from chaos.other_packages import load_external_checks
 from chaos.report.outcome import FinishedRun
 from chaos.run.directory import RunDirectory
 from chaos.run.environment import digest_chaos_code

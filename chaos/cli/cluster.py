@@ -8,13 +8,13 @@ import typer
 from rich.console import Console
 
 from chaos.app.field_rules import Excludes, HostAndPort, Needs, ReadBy
+from chaos.extensions.cluster.reclaim.connect import build_reclaimer, find_machine
 from chaos.faults.world import RefusedError
 from chaos.harness import load_scenario_plan
 from chaos.launch.backends import find_cluster_nodes
 from chaos.model.plan import Plan
 from chaos.model.scenario import parse_platform
 from chaos.plan.permissions import ClusterOverrides, NodeFacts
-from chaos.reclaim.connect import build_reclaimer, find_machine
 from chaos.report.tables import build_dry_run
 
 Address = Annotated[

@@ -10,8 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from importlib import import_module
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -20,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from chaos import __version__
 from chaos.app.option_names import describe_option
 from chaos.cli import signals
+from chaos.cli.command_table import PANELS, CommandEntry, list_commands
 from chaos.cli.streams import write_document
 from chaos.errors import ChaosError, JobError, RequestError, UsageError
 from chaos.installation import is_extended
@@ -27,53 +27,6 @@ from chaos.report.screen import build_console
 
 EXIT_PASS, EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_HARNESS = range(5)
 EXIT_INTERRUPTED = 130
-
-
-class CommandEntry(NamedTuple):
-    """One command: the place of its function, its panel in the help, and its line there."""
-
-    name: str
-    function: str
-    panel: str
-    line: str
-
-
-START, RESULTS, CLUSTER, TOOLS = "Start", "Results", "Cluster configuration", "Tools"
-COMMANDS = (
-    CommandEntry(
-        "audit", "audit:audit", START, "Inject faults into a training script, without a cluster."
-    ),
-    CommandEntry("run", "run:run", START, "Run scenarios and judge the results."),
-    CommandEntry(
-        "search",
-        "search:search",
-        START,
-        "Draw plans of several faults; show the smallest that fail.",
-    ),
-    CommandEntry(
-        "init", "init:init", START, "Write a first scenario and a CI workflow for a script."
-    ),
-    CommandEntry("report", "report:report", RESULTS, "List runs, open a report or convert it."),
-    CommandEntry("compare", "compare:compare", RESULTS, "Compare two runs or suites."),
-    CommandEntry("replay", "replay:replay", RESULTS, "Execute the plan of a recorded run again."),
-    CommandEntry(
-        "explain", "explain:explain", RESULTS, "Find which value of the job did not come back."
-    ),
-    CommandEntry("rejudge", "replay:rejudge", RESULTS, "Judge recorded runs again."),
-    CommandEntry(
-        "guard", "guard:guard", CLUSTER, "Watch a real training, and judge each of its restarts."
-    ),
-    CommandEntry("preflight", "preflight:preflight", CLUSTER, "Forecast a job on a spot market."),
-    CommandEntry(
-        "from-trace", "from_trace:convert_trace", CLUSTER, "Write a scenario from a spot trace."
-    ),
-    CommandEntry(
-        "list", "listing:list_", TOOLS, "List or explain faults, places, checks and scenarios."
-    ),
-    CommandEntry("doctor", "doctor:doctor", TOOLS, "Check this machine."),
-    CommandEntry("schema", "listing:schema", TOOLS, "Print the JSON Schema of scenario files."),
-    CommandEntry("selftest", "selftest:selftest", TOOLS, "Test chaos on jobs with known bugs."),
-)
 
 
 class _Command(TyperCommand):
@@ -122,15 +75,12 @@ class _Lazy(TyperCommand):
     # Each command imports what it needs when it is called: `chaos --help` took 1.2 CPU seconds with
     # all of them, and takes 0.26.
     def __init__(self, entry: CommandEntry) -> None:
-        super().__init__(entry.name, help=entry.line)
-        self._function = entry.function
+        super().__init__(entry.name)
+        self._entry = entry
 
     @cached_property
     def _command_function(self) -> Callable[..., object]:
-        module, _, function = self._function.partition(":")
-        command_function: Callable[..., object] = getattr(
-            import_module(f"chaos.cli.{module}"), function
-        )
+        command_function: Callable[..., object] = self._entry.load_function()
         return command_function
 
     @cached_property
@@ -161,12 +111,12 @@ class _Lazy(TyperCommand):
 class _Commands(TyperGroup):
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - typer's own
         super().__init__(**settings)
-        self.commands = {entry.name: _Lazy(entry) for entry in COMMANDS}
+        self.commands = {entry.name: _Lazy(entry) for entry in list_commands()}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
         del ctx
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for entry in COMMANDS:
+        sections: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
+        for entry in list_commands():
             sections.setdefault(entry.panel, []).append((entry.name, entry.line))
         _write_sections(formatter, sections)
 
@@ -205,7 +155,7 @@ def top(
         raise typer.Exit
     from chaos import settings  # noqa: PLC0415 - what `--help` need not import
 
-    context.default_map = settings.load_defaults([entry.name for entry in COMMANDS])
+    context.default_map = settings.load_defaults([entry.name for entry in list_commands()])
     if is_extended():  # else all checks would be imported for nothing
         from chaos.other_packages import require_usable_extensions  # noqa: PLC0415 - likewise
 

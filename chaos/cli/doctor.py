@@ -5,7 +5,7 @@ from rich.text import Text
 
 from chaos.cli.options import REPORTS, Reports
 from chaos.installation import build_install_command
-from chaos.preflight.known_defects import find_installed_defects
+from chaos.known_defects import find_installed_defects
 from chaos.processes.view import find_view_obstacle
 from chaos.report.screen import build_console
 from chaos.report.tables import build_doctor_table, judge_machine

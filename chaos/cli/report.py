@@ -18,9 +18,10 @@ from chaos.cli.documents import Document, Form, Format, Output, convert_write_er
 from chaos.cli.options import REPORTS, Reports
 from chaos.cli.streams import write_document
 from chaos.errors import HistoryError, UsageError
+from chaos.extension_modules import load_extension_module
 from chaos.model.summary import STALE
 from chaos.report.ci import render_json
-from chaos.report.html import render_run, render_suite, render_trend
+from chaos.report.html import render_run, render_suite
 from chaos.report.markdown import render_run_markdown, render_suite_markdown
 from chaos.report.markdown_parts import render_markdown_parts
 from chaos.report.screen import build_bare_table, build_console
@@ -86,7 +87,8 @@ def report(  # noqa: PLR0913 - one parameter per option
 
 def _write_trend(reports: Path, limit: int, *, show: bool) -> None:
     page = ensure_reports_folder(reports, "trend.html")
-    text = render_trend(find_newest_suites(reports, limit))
+    trend = load_extension_module("lab.trend", "--trend")
+    text = trend.render_trend(find_newest_suites(reports, limit))
     with convert_write_errors(page):
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(text, encoding="utf-8")

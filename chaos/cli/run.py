@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 from rich.console import Console
@@ -39,8 +39,8 @@ from chaos.cli.options import (
     Seed,
     parse_seconds,
 )
-from chaos.cli.soak import Soak
 from chaos.errors import UsageError
+from chaos.extension_modules import load_extension_module
 from chaos.harness import Harness, write_suite
 from chaos.launch.backends import open_backend
 from chaos.model.launcher import DEFAULT_LAUNCHER
@@ -169,7 +169,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     lanes = jobs or 1
     files = _select_files(paths, matching, exclude or ())
     files = _select_failed(files, reports) if last_failed else files
-    soak = None if soak_for is None else Soak(soak_for, SystemClock())
+    soak = None if soak_for is None else _open_soak(soak_for)
     request = SuiteRequest(files, range(seed, seed + (plans or 0)), seed, backend, repeat, soak)
     console.print(request.description)
     if dry_run:
@@ -265,6 +265,27 @@ def _build_missing_rows(
     ]
 
 
+class SuiteSoak(Protocol):
+    """A suite that goes on with one seed after another until its time is up: `lab.soak.Soak`."""
+
+    @property
+    def limit_s(self) -> float:
+        """The time that is asked for."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no further run is begun."""
+
+    def record_run(self, run: FinishedRun) -> None:
+        """Keep the figures of a run."""
+
+    def shrink_row(self, row: SuiteRow) -> SuiteRow:
+        """Return a row without what would fill the memory in hours."""
+
+    def finish(self, folder: Path) -> tuple[str, ...]:
+        """Write the figures into the suite's folder; return them in words."""
+
+
 @dataclass(frozen=True)
 class SuiteRequest:
     """The scenarios to run: files with their own faults, or with faults drawn from seeds."""
@@ -274,7 +295,7 @@ class SuiteRequest:
     seed: int
     backend: PlanBackend
     repeat: int
-    soak: Soak | None = None
+    soak: SuiteSoak | None = None
 
     @property
     def description(self) -> str:
@@ -317,7 +338,7 @@ class SuiteRequest:
         plans = harness.load_plans(self.files, seed=self.seed, backend=self.backend)
         yield from ((plan, number) for plan in plans for number in numbers)
 
-    def _iterate_soak(self, harness: Harness, soak: Soak) -> Iterator[tuple[Plan, int]]:
+    def _iterate_soak(self, harness: Harness, soak: SuiteSoak) -> Iterator[tuple[Plan, int]]:
         """Yield each scenario with one seed after another, at least once.
 
         Later seeds that draw no fault are passed over, until none of many has drawn one.
@@ -386,7 +407,14 @@ def _select_failed(files: tuple[Path, ...], reports: Path) -> tuple[Path, ...]:
     return tuple(failed_files) or files
 
 
-def _record_run(finished_runs: deque[FinishedRun], soak: Soak | None, run: FinishedRun) -> None:
+def _open_soak(limit_s: float) -> SuiteSoak:
+    soak: SuiteSoak = load_extension_module("lab.soak", "--soak").Soak(limit_s, SystemClock())
+    return soak
+
+
+def _record_run(
+    finished_runs: deque[FinishedRun], soak: SuiteSoak | None, run: FinishedRun
+) -> None:
     finished_runs.append(run)
     if soak is not None:
         soak.record_run(run)
@@ -397,7 +425,7 @@ def _write_results(
     rows: list[SuiteRow],
     reports: Path,
     document: Document,
-    soak: Soak | None,
+    soak: SuiteSoak | None,
     *,
     quiet: bool,
 ) -> None:

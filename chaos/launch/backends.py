@@ -93,7 +93,8 @@ def why_not_forked(launcher: Launcher, env: Mapping[str, str]) -> str | None:
 
 
 def _module(folder: str) -> Any:
-    return importlib.import_module(f"chaos.launch.{folder}.backend")
+    package = "chaos.extensions" if folder == "slurm" else "chaos.launch"
+    return importlib.import_module(f"{package}.{folder}.backend")
 
 
 def open_lanes(
@@ -145,7 +146,7 @@ def find_cluster_nodes(address: str, launcher: Launcher = DEFAULT_LAUNCHER) -> l
         facts: list[NodeFacts] = _module(launcher).find_cluster_nodes(address)
         return facts
     require_ray("--address")
-    from chaos.launch.ray.existing.cluster import connect, list_nodes
+    from chaos.extensions.cluster.existing.cluster import connect, list_nodes
 
     connection = connect(address)
     try:

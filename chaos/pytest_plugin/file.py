@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from chaos.errors import ChaosError, ScenarioError
-from chaos.other_packages import require_usable_extensions
 from chaos.harness import check_expected_names
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
+from chaos.other_packages import require_usable_extensions
 from chaos.pytest_plugin.options import Option
 from chaos.pytest_plugin.result import require_expected
 from chaos.pytest_plugin.runs import find_runs, tag_item

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from chaos.errors import ChaosError, UsageError
-from chaos.other_packages import require_usable_extensions
 from chaos.harness import check_expected_names
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
+from chaos.other_packages import require_usable_extensions
 from chaos.plan.make import build_slug
 from chaos.pytest_plugin.options import JOB_MARK, SCENARIO, SCENARIO_MARK
 from chaos.pytest_plugin.result import build_run_error, require_expected

@@ -44,7 +44,6 @@ from chaos.wording import capitalize_first, format_sentence
 
 if TYPE_CHECKING:
     from chaos.report import chart as ch
-    from chaos.report.trend import Suites
 
 PAGE_NAME = "report.html"
 FINDINGS_LINKED = 8  # in the banner; the section of each check has all of them
@@ -151,16 +150,6 @@ def render_run(run: FinishedRun) -> str:
         ),
         settings=build_settings(run),
         **build_drawings(charts),
-    )
-
-
-def render_trend(suites: "Suites") -> str:
-    """Return the page of the history of suites; links are relative to the folder of reports."""
-    from chaos.report.trend import build_trend
-
-    trend_view = build_trend(suites)
-    return _env.get_template("trend.html.j2").render(
-        trend=trend_view, **build_drawings(trend_view.charts)
     )
 
 

@@ -15,10 +15,7 @@ from typing import Any
 
 import psutil
 
-from chaos.faults.world import Target
-from chaos.model.event import MetadataAsked
-from chaos.model.scenario import Cloud
-from chaos.reclaim.metadata import (
+from chaos.extensions.cluster.reclaim.metadata import (
     CONTENT_TYPES,
     MetadataRequest,
     MetadataResponse,
@@ -28,6 +25,9 @@ from chaos.reclaim.metadata import (
     format_iso,
     is_acknowledgement,
 )
+from chaos.faults.world import Target
+from chaos.model.event import MetadataAsked
+from chaos.model.scenario import Cloud
 from chaos.run.clock import Clock, elapsed_seconds
 from chaos.run.journal import Journal
 

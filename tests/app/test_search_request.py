@@ -8,9 +8,9 @@ import pytest
 import typer
 
 from chaos.app.option_names import describe_option
-from chaos.app.search import SearchRequest
 from chaos.cli.commands import app
 from chaos.errors import RequestError
+from chaos.extensions.lab.search.request import SearchRequest
 
 NAMES = [item.name for item in fields(SearchRequest) if item.name not in ("script", "arguments")]
 

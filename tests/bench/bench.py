@@ -25,6 +25,9 @@ from chaos.audit.plans import build_base_plan, build_fault_plan
 from chaos.audit.site_category import SiteCategory
 from chaos.audit.site_sample import choose_fault_sites
 from chaos.check.judge import judge
+from chaos.extensions.preflight.forecast import simulate
+from chaos.extensions.preflight.market import find_preset
+from chaos.extensions.preflight.question import change_question
 from chaos.launch.forked.backend import ForkBackend
 from chaos.launch.ray.backend import RayBackend
 from chaos.model.event import StepDone, WatchCost
@@ -32,9 +35,6 @@ from chaos.model.history import History
 from chaos.model.places import TrainingPlace
 from chaos.model.plan import Plan
 from chaos.model.watch import Watch
-from chaos.preflight.forecast import simulate
-from chaos.preflight.market import find_preset
-from chaos.preflight.question import change_question
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.steps import StepHook
 from chaos.probe.watchers import Watchers
@@ -50,7 +50,7 @@ from tests.bench.spans import (
     restart_s,
     training_s,
 )
-from tests.preflight.questions import sound_question
+from tests.extensions.preflight.questions import sound_question
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "scenarios/jobs/digits_ddp.py"

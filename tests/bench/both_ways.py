@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from chaos.selftest.corpus import CorpusJob, load_corpus
+from chaos.extensions.lab.selftest.corpus import CorpusJob, load_corpus
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests/corpus"

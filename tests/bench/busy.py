@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from chaos.selftest.corpus import CorpusJob, load_corpus
+from chaos.extensions.lab.selftest.corpus import CorpusJob, load_corpus
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests/corpus"

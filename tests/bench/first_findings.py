@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from chaos.selftest.corpus import CorpusJob, load_corpus
+from chaos.extensions.lab.selftest.corpus import CorpusJob, load_corpus
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests/corpus"

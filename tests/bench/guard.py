@@ -34,9 +34,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from chaos.guard.folder import GuardFolder
-from chaos.guard.report import load_judged_restarts
-from chaos.selftest.corpus import CorpusJob, load_corpus
+from chaos.extensions.guard.folder import GuardFolder
+from chaos.extensions.guard.report import load_judged_restarts
+from chaos.extensions.lab.selftest.corpus import CorpusJob, load_corpus
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests/corpus"
@@ -136,7 +136,10 @@ def run(
     if of_ray:  # the home has its results; sockets in the job's folder would have too long a name
         env = os.environ | ENV | RAY_ENV | {"HOME": str(folder)}
     if guard is not None and of_ray:
-        env |= {"RAY_TRAIN_CALLBACKS": "chaos.guard.RayCallback", "CHAOS_GUARD": str(guard)}
+        env |= {
+            "RAY_TRAIN_CALLBACKS": "chaos.extensions.guard.RayCallback",
+            "CHAOS_GUARD": str(guard),
+        }
     elif guard is not None:
         words = [sys.executable, "-m", "chaos", "guard", "--folder", str(guard), "--", *words]
     left = list(kills)

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from chaos.guard.folder import GuardFolder
-from chaos.guard.process import GuardPolicy
-from chaos.guard.watch import GuardedRank
+from chaos.extensions.guard.folder import GuardFolder
+from chaos.extensions.guard.process import GuardPolicy
+from chaos.extensions.guard.watch import GuardedRank
 
 EVERY = 100
 OF_STEPS = ("_on_model_call", "_on_step_begin", "_on_step_end", "_close_inputs")

@@ -14,7 +14,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TypeAlias
 
-from chaos.selftest.corpus import load_corpus
+from chaos.extensions.lab.selftest.corpus import load_corpus
 
 CORPUS = Path(__file__).parents[2] / "tests/corpus"
 FEWEST = 10  # jobs with both groups, below which two are not compared

@@ -7,18 +7,19 @@ import pytest
 
 from chaos.audit.audit import SiteChoice
 from chaos.audit.page import render_card
+from chaos.extensions.lab.trend import render_trend
+from chaos.extensions.preflight.answer import answer_question
+from chaos.extensions.preflight.forecast import Effort
+from chaos.extensions.preflight.market import find_preset
+from chaos.extensions.preflight.page import render_answer
+from chaos.extensions.preflight.question import change_question
 from chaos.model.summary import RunSummary, SuiteSummary
-from chaos.preflight.answer import answer_question
-from chaos.preflight.forecast import Effort
-from chaos.preflight.market import find_preset
-from chaos.preflight.page import render_answer
-from chaos.preflight.question import change_question
 from chaos.report.ci import build_summary
-from chaos.report.html import render_run, render_suite, render_trend
+from chaos.report.html import render_run, render_suite
 from chaos.report.outcome import build_suite_row, build_unrun_row
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 from tests.browser.chromium import Browser, Page, browser, find_browser
-from tests.preflight.questions import sound_question
+from tests.extensions.preflight.questions import sound_question
 from tests.report.conftest import clean_history, run_of, struck_history
 
 

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from chaos.cli.preflight import parse_assignments
 from chaos.errors import ChaosError, UsageError
-from chaos.preflight.load import MarketChoice, choose_market, load_question
-from chaos.preflight.observed_costs import find_observed_costs
-from chaos.preflight.platform_files import load_platform_file
-from chaos.preflight.question import Question, change_question
-from chaos.preflight.trace_files import load_trace
+from chaos.extensions.preflight.command import parse_assignments
+from chaos.extensions.preflight.load import MarketChoice, choose_market, load_question
+from chaos.extensions.preflight.observed_costs import find_observed_costs
+from chaos.extensions.preflight.platform_files import load_platform_file
+from chaos.extensions.preflight.question import Question, change_question
+from chaos.extensions.preflight.trace_files import load_trace
 from chaos.scenario_file.load import load_scenario
 from tests.campaigns.frame import (
     ROOT,

@@ -21,8 +21,8 @@ import psutil
 
 from chaos.check.judge import judge
 from chaos.errors import ChaosError
+from chaos.extensions.preflight.verdict import EXIT
 from chaos.harness import load_recorded_history
-from chaos.preflight.verdict import EXIT
 from chaos.run.directory import RunDirectory
 from tests.campaigns.commands import (
     POLL_S,

@@ -2,7 +2,6 @@
 
 import itertools
 import shlex
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,8 @@ import typer
 
 from chaos.app.field_rules import Excludes, FieldUses, Needs, check_fields
 from chaos.app.option_names import describe_option
-from chaos.cli.commands import COMMANDS, CommandEntry, app
+from chaos.cli.command_table import CommandEntry, list_commands
+from chaos.cli.commands import app
 from chaos.cli.rules import list_options
 from chaos.errors import RequestError
 from tests.called import chaos
@@ -61,10 +61,9 @@ def find_command(name: str) -> Any:
     return group.commands[name].loaded
 
 
-@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", list_commands(), ids=lambda entry: entry.name)
 def test_every_rule_names_options_of_its_command(entry: CommandEntry) -> None:
-    module, _, name = entry.function.partition(":")
-    function = getattr(import_module(f"chaos.cli.{module}"), name)
+    function = entry.load_function()
     options = list_options(function, {})
     rules = {name: option.rules for name, option in options.items() if option.rules}
     other_names = {

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from chaos import settings
-from chaos.cli.commands import COMMANDS
+from chaos.cli.command_table import list_commands
 from chaos.cli.documents import Document
 from chaos.cli.options import parse_hours, parse_seconds
 from chaos.errors import ScenarioError, UsageError
@@ -135,19 +135,25 @@ def test_help_imports_nothing_that_is_slow(words: list[str], slow: set[str]) -> 
 
 
 def test_a_start_under_the_guard_imports_no_models_of_scenarios() -> None:
-    code = "import sys, chaos.cli.guard, chaos.guard.watch; print(*sys.modules)"
+    code = "import sys; from chaos.extensions.guard import command, watch; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
 
-    assert {"chaos.guard.watch"} == {*done.stdout.split()} & {
-        *("chaos.guard.watch", "chaos.model.scenario", "chaos.check.judge", "pydantic", "ruamel")
+    assert {"chaos.extensions.guard.watch"} == {*done.stdout.split()} & {
+        *(
+            "chaos.extensions.guard.watch",
+            "chaos.model.scenario",
+            "chaos.check.judge",
+            "pydantic",
+            "ruamel",
+        )
     }
 
 
 def test_help_names_every_command(tmp_path: Path) -> None:
     said = chaos("--help", folder=tmp_path).out
 
-    named = [entry.name for entry in COMMANDS if f"\n  {entry.name} " in said]
-    assert named == [entry.name for entry in COMMANDS]
+    named = [entry.name for entry in list_commands() if f"\n  {entry.name} " in said]
+    assert named == [entry.name for entry in list_commands()]
     assert said.index("\n  audit ") < said.index("\n  run ") < said.index("\n  report ")

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from chaos.cli.run import SuiteRequest, run_request
-from chaos.cli.soak import Soak
+from chaos.extensions.lab.soak import Soak
+from chaos.extensions.lab.soak_result import SOAK, SoakResult
 from chaos.report.outcome import SuiteRow, build_suite_row
-from chaos.report.soak import SOAK, SoakResult
 from tests.report.conftest import clean_history, run_of, struck_history
 
 FILES = (Path("a.chaos.yaml"), Path("b.chaos.yaml"))

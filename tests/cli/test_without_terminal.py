@@ -13,7 +13,7 @@ from chaos.harness import write_suite
 from chaos.report.outcome import SuiteRow, build_suite_row
 from chaos.run.clock import SystemClock
 from tests.called import chaos
-from tests.preflight.test_command import QUESTION
+from tests.extensions.preflight.test_command import QUESTION
 from tests.shelf.conftest import stored
 
 TITLE = "a worker is killed while the checkpoint of the third epoch is uploaded to a far storage"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chaos.selftest.corpus import CorpusJob, load_corpus
+from chaos.extensions.lab.selftest.corpus import CorpusJob, load_corpus
 from tests.called import chaos
 
 HERE = Path(__file__).parent

@@ -30,10 +30,10 @@ RUN_ELSEWHERE = {
     "chaos audit train.py --max-runs 20 -- --epochs 4": "tests/documents/test_tutorial.py",
     "chaos run scenarios": "tests/documents/test_tutorial.py",
     "make demo": "tests/ray/test_demo.py",
-    "chaos list faults": "tests/extensions/test_worked_examples.py",
-    "chaos list kill_peers": "tests/extensions/test_worked_examples.py",
-    "chaos run nobody.chaos.yaml --backend fork": "tests/extensions/test_worked_examples.py",
-    "chaos run guilty.chaos.yaml --backend fork": "tests/extensions/test_worked_examples.py",
+    "chaos list faults": "tests/other_packages/test_worked_examples.py",
+    "chaos list kill_peers": "tests/other_packages/test_worked_examples.py",
+    "chaos run nobody.chaos.yaml --backend fork": "tests/other_packages/test_worked_examples.py",
+    "chaos run guilty.chaos.yaml --backend fork": "tests/other_packages/test_worked_examples.py",
     "chaos run scenarios/smoke --address 10.0.0.1:6379 --dry-run": (
         "tests/ray/test_existing_cluster.py"
     ),
@@ -46,12 +46,12 @@ RUN_ELSEWHERE = {
     "chaos run scenarios/smoke --address 10.0.0.1:6379 --reclaim-by kubernetes:jobs "
     "--allow-faults-on 10.0.0.1:6379 --allow-node-loss": "tests/ray/test_reclaimed_nodes.py",
     "chaos audit train_ddp.py -- --epochs 3": "tests/torchrun/test_audit.py",
-    "chaos run scenarios/slurm/preempted.chaos.yaml": "tests/slurm/test_scenarios.py",
+    "chaos run scenarios/slurm/preempted.chaos.yaml": "tests/extensions/slurm/test_scenarios.py",
     "chaos run scenarios/slurm/requeued.chaos.yaml --address head:6817 --dry-run": (
-        "tests/slurm/test_existing.py"
+        "tests/extensions/slurm/test_existing.py"
     ),
     "chaos run scenarios/slurm/requeued.chaos.yaml --address head:6817 "
-    "--allow-faults-on head:6817": "tests/slurm/test_existing.py",
+    "--allow-faults-on head:6817": "tests/extensions/slurm/test_existing.py",
     **dict.fromkeys(WALK, "tests/documents/test_walk.py"),
     "chaos preflight train.py --market hot-4h --validate -- --epochs 12": (
         "tests/forked/test_preflight.py"
@@ -70,10 +70,10 @@ NOT_RUN = {
         "tests/python_first/test_faults.py holds what it makes"
     ),
     "chaos preflight rayjob.yaml --costs reports/audits/train --trace spot.jsonl --trace-held 16": (
-        "the folder is a reader's; tests/preflight/test_platform_files.py has each part"
+        "the folder is a reader's; tests/extensions/preflight/test_platform_files.py has each part"
     ),
     "chaos preflight eight.preflight.yaml --trace g4dn.csv --replay-trace": (
-        "the trace is Bamboo's; tests/preflight/test_readings.py has one like it"
+        "the trace is Bamboo's; tests/extensions/preflight/test_readings.py has one like it"
     ),
     "make setup": "it makes the environment that this very test runs in",
     "make check": "it runs this very test",

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from chaos.cli.commands import app
-from chaos.preflight.verdict import EXIT
+from chaos.extensions.preflight.verdict import EXIT
 from chaos.pytest_plugin.options import Option
 from tests.documents.blocks import (
     DOCUMENTS,

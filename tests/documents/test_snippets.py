@@ -12,12 +12,12 @@ import pytest
 import chaos
 from chaos import settings
 from chaos.errors import ScenarioError
+from chaos.extensions.preflight.load import load_question
 from chaos.harness import load_scenario_plan
-from chaos.preflight.load import load_question
 from chaos.scenario_file.load import load_scenario
 from tests.documents import tutorial
 from tests.documents.blocks import ROOT, Block, blocks, looks_like_a_command
-from tests.extensions.conftest import BOTH, EXAMPLES, install_examples, run
+from tests.other_packages.conftest import BOTH, EXAMPLES, install_examples, run
 
 LANGUAGES = {"console", "diff", "json", "python", "sh", "text", "toml", "yaml"}
 FRAME = "scenario: a frame\njob: {script: train.py, workers: 2}\n"
@@ -75,7 +75,7 @@ def test_python_is_an_example_file_a_test_or_runs(
     files = {file.read_text(encoding="utf-8"): file for file in EXAMPLES.glob("*.py")}
     tree = ast.parse(block.text)
     if block.text in files:
-        return  # tests/extensions executes it
+        return  # tests/other_packages executes it
     if any(
         isinstance(node, ast.FunctionDef) and node.name.startswith("test_") for node in tree.body
     ):

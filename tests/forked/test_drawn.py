@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from chaos.extensions.lab.soak_result import build_soak_run
 from chaos.harness import Harness
 from chaos.launch.backends import open_backend
 from chaos.launch.forked.backend import ForkBackend
 from chaos.report.screen import ConsoleAnnouncer
-from chaos.report.soak import build_soak_run
 from chaos.run.clock import SystemClock
 from tests.forked.conftest import ROOT
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chaos.cli import commands as cli
-from chaos.preflight import calibration
+from chaos.extensions.preflight import calibration
 from chaos.scenario_file.load import load_scenario
 
 DIGITS = str(Path(__file__).parents[2] / "scenarios/jobs/digits_ddp.py")

@@ -21,19 +21,19 @@ STORAGE = "it does the harm of storage faults, inside the job"
 MAY_NAME = {
     "audit/finding.py": "the order in which an audit's own faults are preferred for a reproduction",
     "audit/site_groups.py": WRITES,
-    "launch/ray/existing/world.py": "a method of the node's agent has a fault's name",
+    "extensions/cluster/existing/world.py": "a method of the node's agent has a fault's name",
     "launch/raytrain/wrapped/filesystem.py": STORAGE,
     "faults/poison_step.py": "its strikes are those of two other faults",
     "plan/draw.py": "of a node that is taken at random from torchrun, another one comes",
     "plugins.py": "the order in which the known faults stand in plan.json",
-    "preflight/calibration.py": WRITES,
-    "preflight/compression.py": WRITES,
-    "preflight/log_incident.py": WRITES,
+    "extensions/preflight/calibration.py": WRITES,
+    "extensions/preflight/compression.py": WRITES,
+    "extensions/guard/log_incident.py": WRITES,
     "probe/job_objects.py": STORAGE,
     "probe/storage_faults.py": STORAGE,
-    "search/plans.py": WRITES,
-    "search/shrink.py": WRITES,
-    "selftest/runs.py": WRITES,
+    "extensions/lab/search/plans.py": WRITES,
+    "extensions/lab/search/shrink.py": WRITES,
+    "extensions/lab/selftest/runs.py": WRITES,
 }
 # Prose and names of methods are no knowledge of a fault: only whole strings and names count.
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import ray
 
-from chaos.launch.ray.existing import agent as pools
-from chaos.launch.ray.existing.agent import AgentPool
-from chaos.launch.ray.existing.terms import ClusterFacts
+from chaos.extensions.cluster.existing import agent as pools
+from chaos.extensions.cluster.existing.agent import AgentPool
+from chaos.extensions.cluster.existing.terms import ClusterFacts
 from chaos.model.event import StepDone
 from chaos.plan.permissions import InjectionGuard, Permissions
 from chaos.run.clock import SystemClock

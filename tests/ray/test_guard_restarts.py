@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos.guard.folder import GuardFolder
-from chaos.guard.incident import build_scenario
-from chaos.guard.records import RestartAnswer
-from chaos.guard.report import load_judged_restarts
+from chaos.extensions.guard.folder import GuardFolder
+from chaos.extensions.guard.incident import build_scenario
+from chaos.extensions.guard.records import RestartAnswer
+from chaos.extensions.guard.report import load_judged_restarts
 from tests.ray.command import ROOT, chaos
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
@@ -40,7 +40,7 @@ def test_what_ray_gave_and_a_job_did_not_take_is_a_mismatch_and_a_scenario_fails
 ) -> None:
     (tmp_path / "KILL_AT").write_text(kills)
     guard = tmp_path / "guard"
-    env = {"RAY_TRAIN_CALLBACKS": "chaos.guard.RayCallback", "CHAOS_GUARD": str(guard)}
+    env = {"RAY_TRAIN_CALLBACKS": "chaos.extensions.guard.RayCallback", "CHAOS_GUARD": str(guard)}
     env |= {"STORAGE": str(tmp_path), "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2"}
 
     subprocess.run([sys.executable, str(JOB)], cwd=tmp_path, env=os.environ | env, check=True)

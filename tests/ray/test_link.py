@@ -42,7 +42,7 @@ def test_a_host_is_silent_and_answers_again_with_the_routes_it_had(two: list[Hos
     route = ["ip", "-n", there.name, "route", "replace", "10.99.0.0/24", "via", here.ip]
     subprocess.run(route, check=True)
     assert answers(here, there)
-    cut = [sys.executable, "-m", "chaos.launch.ray.existing.link", "eth0", "2"]
+    cut = [sys.executable, "-m", "chaos.extensions.cluster.existing.link", "eth0", "2"]
 
     subprocess.run([*there.prefix(), *cut], cwd=ROOT, check=True)
 

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
+from chaos.extensions.cluster.existing import world as worlds
+from chaos.extensions.cluster.existing.machines import Machines
+from chaos.extensions.cluster.existing.terms import ClusterFacts
+from chaos.extensions.cluster.existing.world import ExistingWorld
+from chaos.extensions.cluster.reclaim.pods import KubernetesPods
 from chaos.faults.world import RefusedError, Target
 from chaos.launch.ray import compat
-from chaos.launch.ray.existing import world as worlds
-from chaos.launch.ray.existing.machines import Machines
-from chaos.launch.ray.existing.terms import ClusterFacts
-from chaos.launch.ray.existing.world import ExistingWorld
 from chaos.model.event import NodeReclaimed
 from chaos.plan.permissions import InjectionGuard, NodeFacts, Permissions
-from chaos.reclaim.pods import KubernetesPods
 from chaos.run.armed_faults import ArmedFaults
 from chaos.run.clock import SystemClock
 from chaos.run.journal import Journal, read_history
-from tests.reclaim.fakes import ADDRESS, Core, Platform
+from tests.extensions.cluster.fakes import ADDRESS, Core, Platform
 
 NODE, HEAD = "node1111aa", "head0000aa"
 RANK_0 = Target(attempt=0, rank=0, pid=7, node_id=NODE)

@@ -8,8 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 
+from chaos.extensions.lab.trend import render_trend
 from chaos.model.history import History, JournalEntry
-from chaos.report.html import render_run, render_suite, render_trend
+from chaos.report.html import render_run, render_suite
 from chaos.report.outcome import FinishedRun, SuiteRow, build_suite_row, build_unrun_row
 from tests.report.past import past_run, past_suite
 

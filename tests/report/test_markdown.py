@@ -178,7 +178,9 @@ def test_a_scenario_is_found_from_the_repositorys_root(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("module", ["chaos.compare.comparison", "chaos.report.markdown"])
+@pytest.mark.parametrize(
+    "module", ["chaos.extensions.lab.compare.comparison", "chaos.report.markdown"]
+)
 def test_reading_old_runs_starts_neither_ray_nor_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit(bool({{'ray', 'torch'}} & set(sys.modules)))"
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from chaos import report_store
 from chaos.cli.run import SuiteRequest, run_request
-from chaos.compare.comparison import compare_runs
+from chaos.extensions.lab.compare.comparison import compare_runs
 from chaos.harness import Harness, write_suite
 from chaos.model.verdict import Standing
 from chaos.report.ci import render

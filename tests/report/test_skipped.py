@@ -5,10 +5,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from chaos.cli.run import find_exit_code
-from chaos.compare.comparison import compare_runs
+from chaos.extensions.lab.compare.comparison import compare_runs
+from chaos.extensions.lab.trend import render_trend
 from chaos.report import ci
 from chaos.report.ci import AnnotatedLine, build_annotations, build_summary
-from chaos.report.html import render_suite, render_trend
+from chaos.report.html import render_suite
 from chaos.report.markdown import render_suite_markdown
 from chaos.report.outcome import (
     FinishedRun,

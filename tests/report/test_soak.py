@@ -6,10 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaos.extensions.lab.soak_result import (
+    SoakResult,
+    SoakRun,
+    build_soak_run,
+    describe_soak,
+    is_growing,
+)
 from chaos.model.event import AnyEvent, ProcessSeen
 from chaos.model.history import History, JournalEntry
 from chaos.report.outcome import FinishedRun
-from chaos.report.soak import SoakResult, SoakRun, build_soak_run, describe_soak, is_growing
 from chaos.run.process_size import ProcessSize
 
 

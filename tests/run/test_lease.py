@@ -1,6 +1,6 @@
 """What is not renewed in time lapses."""
 
-from chaos.launch.ray.existing.terms import Lease
+from chaos.extensions.cluster.existing.terms import Lease
 
 
 class HandClock:

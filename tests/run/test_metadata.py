@@ -15,10 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.faults.world import Target
-from chaos.model.event import MetadataAsked
-from chaos.model.scenario import Cloud
-from chaos.reclaim.metadata import (
+from chaos.extensions.cluster.reclaim.metadata import (
     TOKEN_TTL_MAX_S,
     MetadataRequest,
     Notice,
@@ -26,6 +23,9 @@ from chaos.reclaim.metadata import (
     compute_wait_s,
     is_acknowledgement,
 )
+from chaos.faults.world import Target
+from chaos.model.event import MetadataAsked
+from chaos.model.scenario import Cloud
 from chaos.run.clock import SystemClock
 from chaos.run.journal import Journal, read_history
 from chaos.run.metadata import MetadataService, find_node

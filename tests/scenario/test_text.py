@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import ScenarioError
-from chaos.preflight.load import load_question
-from chaos.preflight.trace_files import load_trace
+from chaos.extensions.preflight.load import load_question
+from chaos.extensions.preflight.trace_files import load_trace
 from chaos.scenario_file.load import load_scenario
 
 READERS = [(load_scenario, "scenario", 1), (load_question, "question", 1), (load_trace, "trace", 8)]

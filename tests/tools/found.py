@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from chaos.selftest.corpus import load_corpus
+from chaos.extensions.lab.selftest.corpus import load_corpus
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 

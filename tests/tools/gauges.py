@@ -20,11 +20,6 @@ from tests.tools.dialect import INSTEAD
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "tests/meta/gauges.json"
-#: packages that the core will not import: they become extensions
-EXTENSIONS = (
-    "compare", "guard", "launch/existing", "launch/slurm", "preflight", "reclaim", "search",
-    "selftest", "soak", "trend",
-)  # fmt: skip
 ODD_NAMES = frozenset(
     [
         "of", "by", "its", "it", "mine", "ours", "theirs", "own", "one", "other", "others",
@@ -205,13 +200,14 @@ def by_package(
 
 
 def package_of(path: str) -> str:
-    """Return the package of a module by its path below `chaos/`; `.` for the top."""
-    return path.partition("/")[0] if "/" in path else "."
+    """Return the package or extension of a module by its path below `chaos/`; `.` for the top."""
+    folders = path.split("/")[:-1]
+    return "/".join(folders[: 1 if is_core(path) else 2]) or "."
 
 
 def is_core(path: str) -> bool:
     """Return whether a module is none of an extension."""
-    return not path.startswith(tuple(f"{package}/" for package in EXTENSIONS))
+    return not path.startswith("extensions/")
 
 
 def measure(root: Path) -> Gauges:

@@ -132,9 +132,9 @@ def main(folders: Sequence[Path]) -> None:
     for folder in folders or [ROOT / "chaos"]:
         every = measured(folder)
         if not folders:
-            packages = sorted({path.parts[0] for path in every if len(path.parts) > 1})
-            for package in packages:
-                inside = [file for path, file in every.items() if path.parts[0] == package]
+            packages = {path: gauges.package_of(path.as_posix()) for path in every}
+            for package in sorted({*packages.values()} - {"."}):
+                inside = [file for path, file in every.items() if packages[path] == package]
                 lines.append(row(package, inside))
         lines.append(row(f"**{folder.name}**", list(every.values())))
         lines.append(f"\nimported by one other module alone: {single_importers(folder)}\n")

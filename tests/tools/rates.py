@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from chaos.check.prediction_band import PROFILES, find_student_quantile
-from chaos.compare.comparison import (
+from chaos.extensions.guard.records import LOSSES_KEPT
+from chaos.extensions.guard.steps import BLOCK, WINDOW_MIN, has_risen
+from chaos.extensions.lab.compare.comparison import (
     MEASURES,
     compare_ranks,
     compare_runs,
@@ -24,12 +26,10 @@ from chaos.compare.comparison import (
     double_ranks,
     repeats_needed,
 )
-from chaos.guard.records import LOSSES_KEPT
-from chaos.guard.steps import BLOCK, WINDOW_MIN, has_risen
+from chaos.extensions.lab.selftest.score import Rate
 from chaos.model.bounds import Tolerance
 from chaos.model.summary import RunSummary
 from chaos.report.markdown_parts import build_table_lines
-from chaos.selftest.score import Rate
 from tests.check.clean_runs import DEFECTS, NOISES, RANKS, STEPS, found, hidden, rate
 from tests.report.past import past_run
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from chaos.check.analysis import RunAnalysis
-from chaos.model.plan import PlanBackend
-from chaos.preflight.calibration import (
+from chaos.extensions.preflight.calibration import (
     STRUCK,
     RunSettings,
     ValidationCase,
@@ -28,11 +27,12 @@ from chaos.preflight.calibration import (
     make_runs,
     validation_case,
 )
-from chaos.preflight.compression import Losses
-from chaos.preflight.load import build_run_question, load_analyses
-from chaos.preflight.market import find_preset
-from chaos.preflight.question import change_question
-from chaos.preflight.validation import FigureComparison, Validation
+from chaos.extensions.preflight.compression import Losses
+from chaos.extensions.preflight.load import build_run_question, load_analyses
+from chaos.extensions.preflight.market import find_preset
+from chaos.extensions.preflight.question import change_question
+from chaos.extensions.preflight.validation import FigureComparison, Validation
+from chaos.model.plan import PlanBackend
 from chaos.run.clock import SystemClock, elapsed_seconds
 
 ROOT = Path(__file__).parents[2]

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from chaos.extensions.preflight.load import measure_job
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.raise_in_worker import RaiseInWorker
 from chaos.model.event import EpochEnded, FailureDecided, StepDone, WroteOutside
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, AtTime
-from chaos.preflight.load import measure_job
 from tests.torchrun.conftest import JOBS, RunJob
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]

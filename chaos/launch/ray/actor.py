@@ -7,12 +7,12 @@ from typing import Any
 
 import ray
 
+from chaos.extensions.cluster.existing.agent import AgentPool
+from chaos.extensions.cluster.existing.machines import open_machines
+from chaos.extensions.cluster.existing.terms import ClusterFacts
+from chaos.extensions.cluster.existing.world import ExistingWorld
 from chaos.faults.world import Target
 from chaos.launch.ray import compat
-from chaos.launch.ray.existing.agent import AgentPool
-from chaos.launch.ray.existing.machines import open_machines
-from chaos.launch.ray.existing.terms import ClusterFacts
-from chaos.launch.ray.existing.world import ExistingWorld
 from chaos.launch.ray.prestart import PrestartPool
 from chaos.launch.ray.world import RayWorld, get_answer
 from chaos.launch.raytrain.storage import build_storage_reader

@@ -21,8 +21,8 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from chaos.errors import ClusterError
+from chaos.extensions.cluster.existing.cluster import connect
 from chaos.launch.forked.backend import ForkBackend
-from chaos.launch.ray.existing.cluster import connect
 from chaos.model.history import HISTORY, Baseline
 from chaos.model.plan import Plan
 from chaos.run import held_folders, remote_files

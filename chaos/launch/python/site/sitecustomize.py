@@ -19,7 +19,7 @@ _HELPERS = ("multiprocessing.resource_tracker", "torch._inductor.compile_worker"
 _WATCHERS = {
     "CHAOS_CHILD": "chaos.launch.child",
     "CHAOS_RUN_DIRECTORY": "chaos.launch.python.process",
-    "CHAOS_GUARD": "chaos.guard.process",
+    "CHAOS_GUARD": "chaos.extensions.guard.process",
 }
 
 sys.path[:] = [entry for entry in sys.path if entry != _own_folder]

@@ -1,0 +1,160 @@
+"""The commands that are installed: chaos's own, and those of extensions and other packages.
+
+An extension registers a command as an entry point of the group `chaos.commands`, a function for
+typer: `guard = chaos.extensions.guard.command:guard`. Its module may say what the help shows of it,
+`HELP_PANEL` and `HELP_LINE`; both are read from its text, so that `chaos --help` imports none.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cache, cached_property
+from importlib import import_module, util
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from chaos.errors import UsageError
+from chaos.extension_modules import is_extension_module
+from chaos.installation import COMMANDS_GROUP
+
+START, RESULTS, CLUSTER, TOOLS = "Start", "Results", "Cluster configuration", "Tools"
+PANELS = (START, RESULTS, CLUSTER, TOOLS)
+#: the panel of a command whose module names none
+OTHER_COMMANDS = "Other commands"
+
+
+class CommandEntry:
+    """One command: its function, imported when it is needed, and what the help shows of it."""
+
+    def __init__(self, name: str, function: str, panel: str, line: str) -> None:
+        self.name = name
+        #: `package.module:function`
+        self.function = function
+        self._panel = panel
+        self._line = line
+
+    @property
+    def panel(self) -> str:
+        """The title above it in the help."""
+        return self._panel
+
+    @property
+    def line(self) -> str:
+        """The help's line on it."""
+        return self._line
+
+    def load_function(self) -> Any:  # noqa: ANN401 - a function for typer
+        """Return its function; raises `UsageError` where another package's cannot be loaded."""
+        module, _, name = self.function.partition(":")
+        return getattr(import_module(module), name)
+
+
+class RegisteredCommand(CommandEntry):
+    """A command that is an entry point of an extension or of another package."""
+
+    def __init__(self, point: EntryPoint) -> None:
+        super().__init__(point.name, point.value, OTHER_COMMANDS, "")
+        self._point = point
+
+    @property
+    def panel(self) -> str:
+        return self._texts.get("HELP_PANEL", self._panel)
+
+    @property
+    def line(self) -> str:
+        return self._texts.get("HELP_LINE", "")
+
+    def load_function(self) -> Any:  # noqa: ANN401
+        try:
+            return self._point.load()
+        except (ImportError, AttributeError) as error:
+            if is_extension_module(self._point.module):
+                raise
+            package = "a package" if self._point.dist is None else self._point.dist.name
+            raise UsageError(
+                f"{package} registers the command {self.name} as {self.function}, "
+                f"which cannot be loaded: {error}",
+                "Mend the package or uninstall it.",
+            ) from error
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        """The texts that its module assigns to names, as its file has them."""
+        file = find_module_file(self._point.module)
+        body = ast.parse(file.read_text(encoding="utf-8")).body if file is not None else []
+        return {
+            statement.targets[0].id: statement.value.value
+            for statement in body
+            if isinstance(statement, ast.Assign)
+            and isinstance(statement.targets[0], ast.Name)
+            and isinstance(statement.value, ast.Constant)
+            and isinstance(statement.value.value, str)
+        }
+
+
+def find_module_file(module: str) -> Path | None:
+    """Return the file of a module, without importing it or a package that it is in."""
+    top, *names = module.split(".")
+    spec = util.find_spec(top)
+    if spec is None:
+        return None
+    if not names:
+        return Path(spec.origin) if spec.origin else None
+    for folder in spec.submodule_search_locations or ():
+        path = Path(folder).joinpath(*names)
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.is_file():
+                return file
+    return None
+
+
+CORE_COMMANDS = tuple(
+    CommandEntry(name, f"chaos.cli.{function}", panel, line)
+    for name, function, panel, line in (
+        (
+            "audit",
+            "audit:audit",
+            START,
+            "Inject faults into a training script, without a cluster.",
+        ),
+        ("run", "run:run", START, "Run scenarios and judge the results."),
+        ("init", "init:init", START, "Write a first scenario and a CI workflow for a script."),
+        ("report", "report:report", RESULTS, "List runs, open a report or convert it."),
+        ("replay", "replay:replay", RESULTS, "Execute the plan of a recorded run again."),
+        ("explain", "explain:explain", RESULTS, "Find which value of the job did not come back."),
+        ("rejudge", "replay:rejudge", RESULTS, "Judge recorded runs again."),
+        (
+            "list",
+            "listing:list_",
+            TOOLS,
+            "List or explain faults, places, checks and scenarios.",
+        ),
+        ("doctor", "doctor:doctor", TOOLS, "Check this machine."),
+        ("schema", "listing:schema", TOOLS, "Print the JSON Schema of scenario files."),
+    )
+)
+
+
+@cache
+def list_commands() -> tuple[CommandEntry, ...]:
+    """Return all commands, chaos's own first.
+
+    A command whose module is gone with the folder of its extension is none. Raises `UsageError`
+    where another package takes the name of one that is there.
+    """
+    entries = {entry.name: entry for entry in CORE_COMMANDS}
+    for registered in _list_registered_commands():
+        if registered.name in entries:
+            raise UsageError(
+                f"{registered.function} is registered as the command {registered.name}, "
+                "which chaos has already",
+                "Uninstall its package, or rename it there.",
+            )
+        entries[registered.name] = registered
+    return tuple(entries.values())
+
+
+def _list_registered_commands() -> Iterator[RegisteredCommand]:
+    for point in sorted(entry_points(group=COMMANDS_GROUP), key=lambda point: point.name):
+        if not is_extension_module(point.module) or find_module_file(point.module) is not None:
+            yield RegisteredCommand(point)

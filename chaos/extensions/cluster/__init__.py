@@ -1,0 +1,1 @@
+"""Clusters that chaos did not start: agents on their nodes, platforms that take machines back."""
