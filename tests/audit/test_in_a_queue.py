@@ -22,6 +22,7 @@ from chaos.model.plan import Plan
 from tests.accepted import expect_text
 from tests.audit.test_site_sample import under_torchrun
 from tests.called import chaos as called
+from tests.needs import needs_extension
 
 HEADER = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --requeue\nsrun python train.py\n"
 
@@ -118,7 +119,9 @@ def test_each_of_its_plans_can_be_read_back(tmp_path: Path) -> None:
         (("audit", "--restart", "command"), "started again by Slurm"),
         (("audit", "--launcher", "torchrun"), "is for sbatch, and --launcher is torchrun"),
         (("audit", "--nodes", "2"), "a script for sbatch says how many it has"),
-        (("search",), "this command takes Python scripts"),
+        pytest.param(
+            ("search",), "this command takes Python scripts", marks=needs_extension("lab")
+        ),
     ],
 )
 def test_what_a_script_for_sbatch_does_not_have_is_refused(

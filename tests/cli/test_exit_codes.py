@@ -9,6 +9,7 @@ import pytest
 from chaos.cli import commands as cli
 from chaos.cli import listing
 from chaos.installation import build_install_command
+from tests.needs import needs_extension
 
 
 def code_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
@@ -29,7 +30,7 @@ def code_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
         (["run", "there/is/no/such/folder"], 3),
         (["rejudge", "there/is/no/such/run"], 3),
         (["replay", "there/is/no/such/run"], 3),
-        (["selftest", "--only", "Z99"], 3),
+        pytest.param(["selftest", "--only", "Z99"], 3, marks=needs_extension("lab")),
     ],
 )
 def test_the_code_says_whose_move_it_is(

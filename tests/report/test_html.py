@@ -8,7 +8,6 @@ from html.parser import HTMLParser
 
 import pytest
 
-from chaos.extensions.lab.trend import render_trend
 from chaos.model.history import History, JournalEntry
 from chaos.report.html import render_run, render_suite
 from chaos.report.outcome import FinishedRun, SuiteRow, build_suite_row, build_unrun_row
@@ -352,18 +351,3 @@ def test_a_suite_like_the_last_one_says_so(valid_run: FinishedRun) -> None:
     )
 
     assert "No scenario stands otherwise than then." in page
-
-
-def test_a_trend_names_what_fails_newly_since_its_own_last_run() -> None:
-    suites = [
-        past_suite(past_run("a"), past_run("b")),
-        past_suite(past_run("b", "unexpected"), past_run("a", "skipped")),
-        past_suite(past_run("a", "unexpected"), past_run("b", "unexpected")),
-    ]
-    page = render_trend([(str(number), suite) for number, suite in enumerate(suites)])
-    (found,) = parsed(page).of_class("changed")
-
-    assert [item.words for item in found.all("li")] == [
-        "✗ newly failing a",
-        "1 scenario failed then as well.",
-    ]

@@ -13,6 +13,7 @@ from chaos.report.markdown import render_run_markdown, render_suite_markdown
 from chaos.report.markdown_parts import LIMIT_BYTES, escape_markdown, fit_text
 from chaos.report.outcome import FinishedRun, build_suite_row, build_unrun_row
 from chaos.run.ci import STEP_LIMIT_BYTES, add_to_step_summary, is_github_actions, locate_scenario
+from tests.needs import needs_extension
 
 
 def tables(text: str) -> list[list[str]]:
@@ -179,7 +180,11 @@ def test_a_scenario_is_found_from_the_repositorys_root(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["chaos.extensions.lab.compare.comparison", "chaos.report.markdown"]
+    "module",
+    [
+        pytest.param("chaos.extensions.lab.compare.comparison", marks=needs_extension("lab")),
+        "chaos.report.markdown",
+    ],
 )
 def test_reading_old_runs_starts_neither_ray_nor_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit(bool({{'ray', 'torch'}} & set(sys.modules)))"

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from chaos import report_store
 from chaos.cli.run import SuiteRequest, run_request
-from chaos.extensions.lab.compare.comparison import compare_runs
 from chaos.harness import Harness, write_suite
 from chaos.model.verdict import Standing
 from chaos.report.ci import render
@@ -155,7 +154,8 @@ def test_a_suite_of_repeats_is_read_back_and_compared_by_scenario(
     rows = [replace(row, directory=None) for row in flaky]
     suite = write_suite(tmp_path, rows, SystemClock()).parent
 
-    (killed, _) = compare_runs(
+    comparison = pytest.importorskip("chaos.extensions.lab.compare.comparison")
+    (killed, _) = comparison.compare_runs(
         report_store.load_summaries(suite), report_store.load_summaries(suite)
     ).scenarios
 

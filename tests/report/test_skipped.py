@@ -5,8 +5,6 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from chaos.cli.run import find_exit_code
-from chaos.extensions.lab.compare.comparison import compare_runs
-from chaos.extensions.lab.trend import render_trend
 from chaos.report import ci
 from chaos.report.ci import AnnotatedLine, build_annotations, build_summary
 from chaos.report.html import render_suite
@@ -19,7 +17,7 @@ from chaos.report.outcome import (
     build_unrun_row,
 )
 from chaos.report.terminal import build_closing_line
-from tests.report.past import past_run, past_suite
+from tests.report.past import past_suite
 
 WHY = "the job needs lightning. pip install it"
 SKIPPED = build_skipped_row("needs more", "x.chaos.yaml", WHY)
@@ -98,20 +96,3 @@ def test_the_summary_for_machines_says_so() -> None:
     kept = build_summary(SKIPPED)
 
     assert (kept.standing, kept.headline, kept.error, kept.status) == ("skipped", WHY, None, None)
-
-
-def test_the_history_of_suites_stands_on_what_ran() -> None:
-    good, over = past_run("killed"), past_run("needs more", "skipped")
-
-    page = render_trend([("1", past_suite(good, over)), ("2", past_suite(good, over))])
-
-    assert "newest suite: 1 of 1 run as expected, as in the 1 before it" in page
-    assert "skipped" in page
-
-
-def test_what_ran_before_and_is_skipped_now_is_missing_and_no_regression() -> None:
-    before, after = [past_run("killed")], [past_run("killed", "skipped")]
-
-    (row,) = compare_runs(before, after).scenarios
-
-    assert row.outcome == "missing"

@@ -20,6 +20,7 @@ from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory, create_run
 from chaos.run.ports import ShowEntries
 from tests.accepted import expect_text
+from tests.needs import needs_extension
 from tests.report.conftest import plan_of
 from tests.shelf.conftest import Shelf
 
@@ -59,6 +60,7 @@ def test_a_verdict_of_another_history_is_told_as_such_and_judged_again(
     assert NOT_OF_IT not in said(monkeypatch, capsys, "report", mixed_up, "--format", "md")[1]
 
 
+@needs_extension("lab")
 @pytest.mark.parametrize("form", [(), ("--format", "md")])
 def test_a_summary_of_another_history_is_compared_as_unknown(
     monkeypatch: pytest.MonkeyPatch,

@@ -12,6 +12,7 @@ from chaos import report_store
 from chaos.cli import commands as cli
 from chaos.errors import HistoryError
 from chaos.harness import write_suite
+from tests.needs import needs_extension
 from tests.shelf.conftest import Shelf
 
 
@@ -103,7 +104,9 @@ def test_a_page_that_is_gone_is_made_again(
         ("report", "there/is/nothing"),
         ("report", "--format", "md"),
         ("report", ".", "--format", "pdf"),
-        ("compare", "there/is/nothing", "there/is/nothing"),
+        pytest.param(
+            ("compare", "there/is/nothing", "there/is/nothing"), marks=needs_extension("lab")
+        ),
     ],
 )
 def test_a_mistake_of_the_caller_is_answered_with_code_3(
@@ -114,6 +117,7 @@ def test_a_mistake_of_the_caller_is_answered_with_code_3(
     assert code_of(monkeypatch, *words) == 3
 
 
+@needs_extension("lab")
 def test_a_run_that_turned_invalid_is_a_regression(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -241,3 +241,11 @@ def test_json_holds_the_values_themselves() -> None:
     assert recovery["told"] == "worse"
     assert recovery["p_holm"] < 0.05
     assert found["exit_code"] == 1
+
+
+def test_what_ran_before_and_is_skipped_now_is_missing_and_no_regression() -> None:
+    before, after = [past_run("killed")], [past_run("killed", "skipped")]
+
+    (row,) = compare_runs(before, after).scenarios
+
+    assert row.outcome == "missing"
