@@ -221,7 +221,11 @@ class StandstillWatch:
             self._restart()
             return False
         self.take_stacks()
-        self._dumps.append({worker.pid: self.load_stacks(worker) for worker in ranks})
+        stacks = {worker.pid: self.load_stacks(worker) for worker in ranks}
+        if any(thread.asks_chaos for threads in stacks.values() for thread in threads):
+            self._restart()  # it is held by chaos, which has a limit of its own for that
+            return False
+        self._dumps.append(stacks)
         if still_s < self.limit_s:
             self._next_dump_s = self.limit_s
             return False

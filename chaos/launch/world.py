@@ -28,6 +28,7 @@ def build_answers(controller: ChaosController, world: "RunWorld") -> dict[str, C
     return {
         "next_attempt": world.next_attempt,
         "group_launched": controller.group_launched,
+        "resumed": controller.resumed,
         "committed": controller.committed,
         "may_poll": controller.may_poll,
         "await_hold": controller.await_hold,

@@ -86,6 +86,10 @@ class ControllerPort(ABC):
         """Report that a rank that torchrun started begins the job's script."""
         self.send("began", attempt, rank)
 
+    def resumed(self, attempt: int, epoch: int) -> None:
+        """Report that an attempt goes on at an epoch, by a save of the job's own."""
+        self.send("resumed", attempt, epoch)
+
     def committed(self, event: Committed) -> None:
         self.send("committed", event)
 

@@ -31,6 +31,7 @@ QUESTIONS: dict[str, tuple[Any, Any]] = {
     "group_started": (tuple[dict[int, Target]], None),
     "group_launched": (tuple[int], None),
     "began": (tuple[int, int], None),
+    "resumed": (tuple[int, int], None),
     "rendezvous_hosted": (tuple[int], None),
     "rendezvous_port": (tuple[()], int),
     "node_taken": (tuple[()], bool),

@@ -187,7 +187,12 @@ class Probe:
     def record_step_start(self, optimizer: Any) -> None:  # see `find_kind`
         """Stop at an op of this attempt's first step; look at the state before the step."""
         self._optimizer = self._watchers.describe_optimizer(optimizer)
+        epoch_before = self._cursor.epoch
         self._watchers.settle_resume(optimizer)
+        if self._cursor.epoch > epoch_before:
+            self._record_safely(
+                partial(self._controller.resumed, self._target.attempt, self._cursor.epoch)
+            )
         for index in self._stops.stage_ops.pop("first_step", ()):
             self._record_safely(partial(self._arrive, index))
         self._watchers.step_begins(optimizer)

@@ -87,6 +87,12 @@ class ChaosController:
             self._workers.record_launch(attempt)
             self._changed.notify_all()
 
+    def resumed(self, attempt: int, epoch: int) -> None:
+        """Note the epoch at which an attempt goes on by a save of the job's own."""
+        with self._changed:
+            self._workers.record_resume(attempt, epoch)
+            self._changed.notify_all()
+
     def committed(self, event: Committed) -> None:
         with self._changed:
             self._recorded.learn(event)
@@ -118,11 +124,12 @@ class ChaosController:
         with self._changed:
             if self._recorded.is_spent(op, self._workers.attempt):
                 return False
+            attempt = self._workers.attempt
             self._changed.wait_for(
-                lambda: self._ended or self._recorded.commits >= count_needed_commits(op),
+                lambda: self._ended or self._has_needed_commits(op, attempt),
                 timeout=self._plan.limits.gate_s,
             )
-            if self._ended or self._recorded.commits < count_needed_commits(op):
+            if self._ended or not self._has_needed_commits(op, attempt):
                 return False
             return self._barrier.request_hold(index, within_s=self._plan.limits.gate_s)
 
@@ -194,15 +201,25 @@ class ChaosController:
         Every rank must have begun its train function, unless the op's place is the
         launch itself (see `WorkerRegistry`).
         """
-        attempt, needed = target.attempt, count_needed_commits(op) if self._has_commits else 0
+        attempt = target.attempt
         is_ready = self._workers.knows_attempt if is_in_launch(op) else self._workers.has_launched
         if not self._await_condition(lambda: is_ready(attempt), target):
             return f"attempt {attempt} was not launched on every rank"
-        if not self._await_condition(lambda: self._recorded.commits >= needed, target):
-            return f"the commit of epoch {needed - 1} did not come"
+        if not self._await_condition(lambda: self._has_needed_commits(op, attempt), target):
+            return f"the commit of epoch {count_needed_commits(op) - 1} did not come"
         if holds_polls(op) and not self._barrier.has_hold(op.index):
             return "Ray's controller could not be held before its commit"
         return None
+
+    def _has_needed_commits(self, op: Op, attempt: int) -> bool:
+        """Return whether the epochs before an op's place are committed.
+
+        Of epochs that an attempt has passed over by a save of the job's own none will be: a rank
+        that was killed after its report, and before Ray's commit, goes on after that epoch.
+        """
+        needed = count_needed_commits(op)
+        is_passed = needed <= self._workers.find_resume_epoch(attempt)
+        return not self._has_commits or is_passed or self._recorded.commits >= needed
 
     def _await_condition(self, is_met: Callable[[], bool], target: Target) -> bool:
         return self._changed.wait_for(

@@ -50,6 +50,7 @@ class WorkerRegistry:
     def __init__(self) -> None:
         self._group: dict[int, Target] = {}
         self._launched = -1
+        self._resume_epochs: dict[int, int] = {}
 
     @property
     def attempt(self) -> int:
@@ -64,6 +65,13 @@ class WorkerRegistry:
 
     def record_launch(self, attempt: int) -> None:
         self._launched = max(self._launched, attempt)
+
+    def record_resume(self, attempt: int, epoch: int) -> None:
+        self._resume_epochs[attempt] = max(epoch, self.find_resume_epoch(attempt))
+
+    def find_resume_epoch(self, attempt: int) -> int:
+        """Return the epoch at which an attempt goes on by the job's own saves; 0: by none."""
+        return self._resume_epochs.get(attempt, 0)
 
     def find_holder(self, rank: int) -> Target | None:
         return self._group.get(rank)

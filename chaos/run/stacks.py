@@ -48,6 +48,12 @@ class ThreadStack:
         return tuple(frame for frame in self.frames if frame.is_user_code)
 
     @property
+    def asks_chaos(self) -> bool:
+        """Whether it waits for an answer of chaos's own, at a gate or a hold."""
+        gates = _PACKAGE / "probe/gates.py"
+        return any(Path(frame.file) == gates for frame in self.callees)
+
+    @property
     def callees(self) -> tuple[StackFrame, ...]:
         """The calls that the job's innermost own frame has made, its own callee first."""
         own_index = next(

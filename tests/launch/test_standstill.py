@@ -23,6 +23,7 @@ from chaos.launch.standstill import (
 from chaos.model import event as ev
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtStep
+from chaos.probe import gates, probe
 from chaos.processes.activity import Activity, measure_activities
 from chaos.run.clock import SystemClock
 from chaos.run.stacks import StackFrame, ThreadStack
@@ -136,7 +137,8 @@ def main(*frames: StackFrame) -> ThreadStack:
     return ThreadStack("0x1", frames, is_main=True)
 
 
-WAITS = main(StackFrame(queue.__file__, 171, "get"), own("take", 31), own("main", 88))
+JOB = (own("take", 31), own("main", 88))
+WAITS = main(StackFrame(queue.__file__, 171, "get"), *JOB)
 LOOKS = main(own("is_complete", 25), own("take", 30), own("main", 88))
 
 
@@ -247,6 +249,13 @@ def test_a_run_that_stands_still_hangs_after_its_limit_and_no_earlier() -> None:
     assert {(wait.rank, wait.function, wait.callee) for wait in run.watch.waits} == {
         (rank, "take", "queue.get") for rank in (0, 1)
     }
+
+
+def test_a_rank_that_waits_for_an_answer_of_chaos_is_no_hang() -> None:
+    gate = StackFrame(gates.__file__, 75, "ask")
+    run = Run(stack=main(gate, StackFrame(probe.__file__, 266, "record_report_start"), *JOB))
+
+    assert run.hung_after(60) is None
 
 
 def test_a_run_with_an_event_now_and_then_is_never_looked_into() -> None:

@@ -342,6 +342,26 @@ def test_reported_strikes_only_while_rays_controller_is_held(world: Any, journal
     assert world.done == ["SIGKILL 71"]
 
 
+def test_what_a_job_has_passed_over_by_its_own_save_needs_no_commit(
+    world: Any, journal: Journal
+) -> None:
+    """A rank was killed between its report and the commit, and goes on after that epoch."""
+    plan = plan_of(at=AtMoment(epoch=2, moment="reported", rank=1))
+    controller = launched(plan, world, journal)
+    controller.committed(commit(0))
+    controller.resumed(0, 2)
+    answers: list[bool] = []
+    asking = in_thread(lambda: ask(controller, 0, answers))
+    polling = in_thread(controller.may_poll)
+    asking.join(5)
+
+    controller.arrive(0, RANK_1)
+    polling.join(5)
+
+    assert answers == [True]
+    assert world.done == ["SIGKILL 71"]
+
+
 def test_reported_without_a_hold_is_given_up(world: Any, journal: Journal) -> None:
     plan = plan_of(gate_s=0.05, at=AtMoment(epoch=0, moment="reported", rank=1))
     controller = launched(plan, world, journal)
