@@ -12,7 +12,7 @@ from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import find_divergence
 from chaos.check.resumes import is_resumed
 from chaos.model.event import CensusTaken, Held, LoopBody, NamesGiven
-from chaos.model.events.state import HOOKS, IN_LOADER, IS_PARAM_GROUPS
+from chaos.model.events.state import HOOKS, IN_LOADER, IS_PARAM_GROUPS, SHARED_STATE
 from chaos.model.history import History
 from chaos.model.places import AttemptRank, TrainingPlace
 from chaos.wording import plural
@@ -262,7 +262,7 @@ def _has_value(values: _Values, value: Held) -> bool:
 
 
 def _is_changing(path: str, censuses: _Censuses) -> bool:
-    if path.endswith((HOOKS, IS_PARAM_GROUPS)):
+    if path.endswith((HOOKS, IS_PARAM_GROUPS, SHARED_STATE)):
         return True  # they stay as they are, and a resume alone loses them
     # What a loader's processes were given stays there, while it moves where they were started.
     path = path.removesuffix(IN_LOADER)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from chaos.model.events.state import HOOKS, IS_PARAM_GROUPS, TRAINING_FLAGS
+from chaos.model.events.state import HOOKS, IS_PARAM_GROUPS, SHARED_STATE, TRAINING_FLAGS
 from chaos.probe.state.census import Census
 from chaos.probe.state.restored_values import _extract_content, set_value
 from chaos.run.clock import SystemClock
@@ -90,6 +90,29 @@ def test_hooks_of_the_job_are_named() -> None:
     optimizer.register_step_pre_hook(torch.no_grad()(balance))
 
     assert read_texts(take(optimizer=optimizer))[f"optimizer{HOOKS}"] == "balance"
+
+
+def test_tensors_of_two_optimizers_states_are_one_again() -> None:
+    """`load_state_dict` copies no tensor whose type fits (torch 2.13): both train with it."""
+    (first_model, first), (second_model, second) = build_optimizer(), build_optimizer()
+    for optimizer, model in ((first, first_model), (second, second_model)):
+        for group in optimizer.param_groups:
+            group["momentum"] = 0.9
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    apart = take(first, second, first=first, second=second)
+    second.load_state_dict(first.state_dict())
+    shared = take(first, second, first=first, second=second)
+
+    path = f"second{SHARED_STATE}"
+    assert (read_texts(apart)[path], read_texts(shared)[path]) == ("0 tensors", "4 tensors")
+    links = _extract_content(shared.wanted_values[path].value)
+    for state in second.state.values():
+        state["momentum_buffer"] = state["momentum_buffer"].clone()
+    later = take(first, second, first=first, second=second)
+    assert read_texts(later)[path] == "0 tensors"
+    assert set_value(later.wanted_values[path], pickle.loads(pickle.dumps(links)))
+    assert read_texts(take(first, second, first=first, second=second))[path] == "4 tensors"
 
 
 @pytest.mark.parametrize("bound", [None, 2])

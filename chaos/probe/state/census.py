@@ -32,11 +32,18 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from chaos.model.event import Held
-from chaos.model.events.state import HOOKS, IN_LOADER, IS_PARAM_GROUPS, TRAINING_FLAGS
+from chaos.model.events.state import (
+    HOOKS,
+    IN_LOADER,
+    IS_PARAM_GROUPS,
+    SHARED_STATE,
+    TRAINING_FLAGS,
+)
 from chaos.model.masking import is_secret
 from chaos.probe.job_code import is_job_file
 from chaos.probe.state.canonical import Encoding
 from chaos.probe.state.indirect_values import (
+    StateLinks,
     TrainingFlags,
     find_group_link,
     index_groups,
@@ -108,7 +115,8 @@ class Census:
         self._wanted_paths, self._wants_all = wanted_paths, wants_all
         self._roots = {_ROOT.split(path, maxsplit=1)[0] for path in wanted_paths}
         self._compared_tensors = compared_tensors
-        self._groups_by_key = index_groups(optimizers)
+        self._optimizers = tuple(optimizers)
+        self._groups_by_key = index_groups(self._optimizers)
         self._flagged_parameters: set[int] = set()
         #: if `keeps_all`, whatever has a name, by its path, the nearest first
         self.named_values: list[tuple[str, HeldValue]] | None = [] if keeps_all else None
@@ -255,6 +263,7 @@ class Census:
                 self._add_training_flags(path, value)
             elif is_optimizer(type(value)):
                 self._add_hooks(path, value)
+                self._add_state_links(path, value)
             named_members = (
                 (f"{path}.{name}", name, item) for name, item in _iterate_members(value)
             )
@@ -275,6 +284,15 @@ class Census:
         """Look at the functions of the job that an object calls."""
         hooks = list_hooks(owner)
         self._add_entry(f"{path}{HOOKS}", hooks, ", ".join(hooks) or "none")
+
+    def _add_state_links(self, path: str, optimizer: Any) -> None:
+        """Look which tensors of an optimizer's state are those of another one as well."""
+        number = next((n for n, known in enumerate(self._optimizers) if known is optimizer), 0)
+        if number:
+            path, links = f"{path}{SHARED_STATE}", StateLinks(number, self._optimizers)
+            self._record_value(path, links, optimizer, None)
+            values = links.list_links()
+            self._add_entry(path, values, f"{len(values)} tensors")
 
     def _add_training_flags(self, path: str, module: Any) -> None:
         """Look which parameters of a module train, and its hooks, if no module is around it."""

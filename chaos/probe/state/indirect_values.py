@@ -3,10 +3,13 @@
 A schedule that keeps `optimizer.param_groups` has the optimizer's own list until `load_state_dict`
 puts another one in its place (torch 2.13); from then on it sets rates that no step uses. A module
 whose parameters were frozen, or thawed, before a save is built with the flags of its first epoch.
-An optimizer that is made anew has not the hooks of the one before it. None of this lies in a
-checkpoint; groups and flags can be given back.
+An optimizer that is made anew has not the hooks of the one before it. `load_state_dict` of one
+optimizer's state into another makes both train with the same tensors (torch 2.13 copies none whose
+type and device fit), until each is loaded from a save of its own. None of this lies in a
+checkpoint; all but hooks can be given back.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import FunctionType, MethodType
@@ -26,6 +29,53 @@ class GroupLink(NamedTuple):
     key: GroupKey | None
     #: those of the optimizers that train now
     groups_by_key: Mapping[GroupKey, Any]
+
+
+class StateLink(NamedTuple):
+    """A tensor of an optimizer's state that is one of another optimizer's as well."""
+
+    #: the number of a parameter, and the name of a tensor of its state
+    parameter: int
+    name: str
+    #: the number of the other optimizer, and that of its parameter
+    other_optimizer: int
+    other_parameter: int
+
+
+class StateLinks(NamedTuple):
+    """The tensors that an optimizer's state shares with optimizers before it."""
+
+    number: int
+    #: all that train
+    optimizers: Sequence[Any]
+
+    def list_links(self) -> list[StateLink]:
+        """Return a link for each shared tensor, in the order of the parameters."""
+        owners = {
+            (id(tensor), name): (number, index)
+            for number, optimizer in reversed([*enumerate(self.optimizers[: self.number])])
+            for index, name, tensor in _iterate_state_tensors(optimizer)
+        }
+        return [
+            StateLink(index, name, *owners[id(tensor), name])
+            for index, name, tensor in _iterate_state_tensors(self.optimizers[self.number])
+            if (id(tensor), name) in owners
+        ]
+
+    def set(self, links: Sequence[StateLink]) -> bool:
+        """Share exactly these tensors; return whether all of them are there."""
+        if [*map(tuple, self.list_links())] == [*map(tuple, links)]:
+            return True
+        for index, name, other_number, other_index in links:
+            states, other_states = (
+                list_states(self.optimizers[number]) for number in (self.number, other_number)
+            )
+            if index >= len(states) or other_index >= len(other_states):
+                return False
+            if name not in states[index] or name not in other_states[other_index]:
+                return False
+            states[index][name] = other_states[other_index][name]
+        return bool(links)
 
 
 class TrainingFlags(NamedTuple):
@@ -65,6 +115,25 @@ def find_group_link(value: Any, groups_by_key: Mapping[GroupKey, Any]) -> GroupL
         return None
     key = next((key for key, groups in groups_by_key.items() if groups is value), None)
     return GroupLink(key, groups_by_key)
+
+
+def list_states(optimizer: Any) -> list[dict[str, Any]]:
+    """Return the state of each parameter of an optimizer, in the order of its groups."""
+    attributes = list_attributes(optimizer, type(optimizer))
+    states, groups = attributes.get("state"), attributes.get("param_groups")
+    if not isinstance(states, dict) or type(groups) is not list:
+        return []
+    parameters = (parameter for group in groups for parameter in group["params"])
+    return [states.get(parameter, {}) for parameter in parameters]
+
+
+def _iterate_state_tensors(optimizer: Any) -> Iterable[tuple[int, str, Any]]:
+    """Yield the tensors of an optimizer's state: a parameter's number, a name, and the tensor."""
+    tensor_type = sys.modules["torch"].Tensor
+    for index, state in enumerate(list_states(optimizer)):
+        for name, value in list(state.items()):
+            if isinstance(value, tensor_type):
+                yield index, name, value
 
 
 def list_hooks(owner: Any) -> list[str]:  # an optimizer, or a module
