@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from chaos.check.analysis import RunAnalysis
 from chaos.check.census import CensusDifference, find_examined_resume
 from chaos.check.diagnosis import CAUSES, EFFECTS
+from chaos.check.kinds.state import ModelRestructured, UntiedParameters
 from chaos.model.diagnosis import Resume
 from chaos.model.event import CodeLine, FileSaved, NamesGiven
 from chaos.model.events.state import IN_LOADER
@@ -14,6 +15,7 @@ from chaos.wording import join_names
 
 _EACH_MAX = 2  # lines that save, and lines that read
 _MADE_MAX = 3
+_STRUCTURE_KINDS = (ModelRestructured.kind, UntiedParameters.kind)
 
 
 def find_code_lines(
@@ -26,8 +28,13 @@ def find_code_lines(
     if attempt is None:
         return ()
     # Of a part that may have been saved as it was it is not said that it belongs in a save.
-    visible_anomalies = (anomaly for anomaly in broken.anomalies if not anomaly.is_unexplained)
-    parts = [part for anomaly in visible_anomalies for part in anomaly.parts]
+    # Nor of a model that was built otherwise, or whose optimizer was made before it was complete.
+    parts = [
+        part
+        for anomaly in broken.anomalies
+        if not anomaly.is_unexplained and anomaly.kind not in _STRUCTURE_KINDS
+        for part in anomaly.parts
+    ]
     return *_find_part_lines(analysis, parts), *_find_file_lines(analysis, attempt)
 
 

@@ -4,7 +4,7 @@ import msgspec
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.census import CensusDifference
-from chaos.check.code_lines import describe_save_contents, find_value_lines
+from chaos.check.code_lines import describe_save_contents, find_code_lines, find_value_lines
 from chaos.check.judge import judge, judge_analysis
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History
@@ -20,6 +20,8 @@ NAMES = ev.NamesGiven(
     lines={"opt": MADE, "kl": msgspec.structs.replace(MADE, line=2)},
     parts={"optimizer": "opt"},
 )
+
+PART = "optimizer.momentum_buffer"
 
 
 def named(history: History) -> History:
@@ -53,6 +55,17 @@ def test_of_a_part_that_may_have_been_saved_so_it_is_not_said_that_it_belongs_in
 
     expect_in_headline(verdict, "part-changed", hint="optimizer")
     assert not [line for line in verdict.lines if line.role == "made"]
+
+
+def test_a_model_that_is_built_otherwise_is_not_said_to_belong_in_a_save() -> None:
+    analysis = RunAnalysis(KILLED.plan(), named(lost(PART)), Baseline([KILLED.baseline()]))
+    (broken, *_) = judged(PART).broken
+    (anomaly,) = broken.anomalies
+
+    for kind, count in ((anomaly.kind, 1), ("model-restructured", 0), ("untied-parameters", 0)):
+        result = broken.replace(anomalies=(anomaly.replace(kind=kind),))
+        lines = find_code_lines(analysis, result, judged(PART).diagnosis)
+        assert len([line for line in lines if line.role == "made"]) == count
 
 
 def test_a_run_that_is_right_has_no_lines() -> None:
