@@ -355,6 +355,27 @@ def test_the_dictionary_that_a_function_has_of_its_variables_is_left_as_it_is() 
     assert "later" not in found
 
 
+def evaluated() -> dict[str, str]:
+    model, control = nn.Linear(2, 1), Control()
+    model.eval()
+    found = taken(frame=sys._getframe())
+    del control
+    return found
+
+
+def counted_by_text() -> dict[str, str]:
+    control = Control()
+    eval("control.value")
+    found = taken(frame=sys._getframe())
+    del control
+    return found
+
+
+def test_a_model_that_a_function_evaluates_hides_none_of_its_variables() -> None:
+    assert evaluated()["control.value"] == "0.25"
+    assert "control.value" not in counted_by_text()
+
+
 def test_within_a_function_transform_a_tensor_has_no_content() -> None:
     seen: list[dict[str, str]] = []
 

@@ -12,6 +12,7 @@ are read, and attributes where they are stored. Of numbers the text is kept as w
 marks a secret.
 """
 
+import dis
 import re
 import sys
 from argparse import Namespace
@@ -21,6 +22,7 @@ from functools import cache, lru_cache, partial
 from itertools import chain, islice
 from types import (
     CellType,
+    CodeType,
     FrameType,
     FunctionType,
     GeneratorType,
@@ -210,7 +212,7 @@ class Census:
     def _add_function(self, frame: FrameType) -> None:
         # Up to Python 3.12 `f_locals` fills the dictionary that `locals()` has given to the
         # function, which may still have it. It also keeps what the function lets go of.
-        if not _FRAME_READERS.isdisjoint(frame.f_code.co_names):
+        if _reads_variables(frame.f_code):
             return
         variables = frame.f_locals
         self.add_values(list(variables.items()), frame)
@@ -433,11 +435,22 @@ def _iterate_closure(function: FunctionType) -> Iterator[tuple[str, Any]]:
         yield name, content
 
 
+@cache
+def _reads_variables(code: CodeType) -> bool:
+    """Return whether a function calls what may read its variables; `model.eval()` does not."""
+    readers = _FRAME_READERS.intersection(code.co_names)
+    return bool(readers - {"eval"}) or any(
+        (instruction.opname, instruction.argval) == ("LOAD_GLOBAL", "eval")
+        for instruction in (dis.get_instructions(code) if readers else ())
+    )
+
+
 def _list_variables(generator: Any) -> list[tuple[str, Any]]:  # what it returns
     """Return the variables of a function of the job that yields, while it waits."""
     frame, code = generator.gi_frame, generator.gi_code
-    reads_frame = not _FRAME_READERS.isdisjoint(code.co_names)
-    if frame is None or generator.gi_running or reads_frame or not is_job_file(code.co_filename):
+    if frame is None or generator.gi_running or not is_job_file(code.co_filename):
+        return []
+    if _reads_variables(code):
         return []
     local_values = frame.f_locals
     variables = list(local_values.items())
