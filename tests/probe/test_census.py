@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import queue
 import random
 import sys
 import threading
@@ -9,6 +10,7 @@ import types
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -353,6 +355,37 @@ def test_the_dictionary_that_a_function_has_of_its_variables_is_left_as_it_is() 
     assert later == 2
     assert mine == before
     assert "later" not in found
+
+
+WAITING = ("futures[0]._result", "futures[1]._result", "queue.queue")
+
+
+def read_digests(ahead: "Ahead") -> dict[str, str]:
+    census = Census(SystemClock().now_ns)
+    census.add_values([("ahead", ahead)])
+    census.expand_all()
+    return {entry.path: entry.digest for entry in census.entries}
+
+
+class Ahead:
+    def __init__(self) -> None:
+        self.futures, self.queue = deque[Future[torch.Tensor]](), queue.Queue[torch.Tensor](3)
+        for number in range(2):
+            self.futures.append(Future())
+            self.queue.put(torch.full((2,), number))
+        self.futures[0].set_result(torch.zeros(2))
+
+
+def test_batches_that_were_made_ahead_are_read_where_they_wait() -> None:
+    ahead = Ahead()
+    before = read_digests(ahead)
+    ahead.futures[1].set_result(torch.ones(2))
+    ahead.queue.get()
+    after = read_digests(ahead)
+
+    assert {*before} == {*after} == {f"ahead.{name}" for name in WAITING}
+    changed = {path for path in before if before[path] != after[path]}
+    assert changed == {"ahead.futures[1]._result", "ahead.queue.queue"}
 
 
 def evaluated() -> dict[str, str]:

@@ -18,8 +18,10 @@ import sys
 from argparse import Namespace
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from functools import cache, lru_cache, partial
 from itertools import chain, islice
+from queue import Queue
 from types import (
     CellType,
     CodeType,
@@ -89,6 +91,14 @@ _FOREIGN = frozenset(sys.stdlib_module_names - {"__main__"}) | {
 }
 # Of modules that wrap another one: all that they hold is of it, or their machinery.
 _WRAPPERS = ("torch.nn.parallel.", "torch.distributed.", "torch._dynamo.")
+# Of the standard library, with the attributes that are read; none: all. A batch that a thread has
+# made ahead waits in a future or a queue.
+_HOLDERS: Mapping[type, frozenset[str]] = {
+    SimpleNamespace: frozenset(),
+    Namespace: frozenset(),
+    Future: frozenset({"_result"}),
+    Queue: frozenset({"queue"}),
+}
 _OWN_OF_OPTIMIZERS = frozenset({"state", "param_groups", "defaults"})
 Named: TypeAlias = Iterable[tuple[str, Any]]
 _ROOT = re.compile(r"[.\[]")
@@ -254,7 +264,7 @@ class Census:
     def _expand_value(self, path: str, value: Any, depth: int) -> None:  # an object, or a container
         if type(value) in _SEQUENCES or type(value) in _MAPPINGS:
             is_listed = type(value) in _SEQUENCES
-            items: Iterable[Any] = enumerate(value) if is_listed else list(value.items())
+            items: Iterable[Any] = enumerate(list(value)) if is_listed else list(value.items())
             plain_items = (
                 (key, item) for key, item in islice(items, MEMBERS_MAX) if type(key) in _PLAIN
             )
@@ -404,8 +414,9 @@ def _iterate_members(value: Any) -> Iterator[tuple[str, Any]]:  # any object
     elif kind is type:
         if is_job_file(_find_file(value.__module__)):
             yield from ((n, v) for n, v in vars(value).items() if not n.startswith("__"))
-    elif kind in (SimpleNamespace, Namespace):
-        yield from vars(value).items()
+    elif kind in _HOLDERS:
+        names = _HOLDERS[kind]
+        yield from ((n, v) for n, v in vars(value).items() if not names or n in names)
     elif not issubclass(kind, type) and kind.__module__.partition(".")[0] not in _FOREIGN:
         yield from _iterate_attributes(value, kind)
 
