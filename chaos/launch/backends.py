@@ -102,7 +102,7 @@ def open_lanes(
 ) -> AbstractContextManager[list[Backend]]:
     """Return embedded backends on the nodes of a running cluster; `check` is called with each."""
     require_ray("--address")
-    from chaos.launch.ray.lanes import open_remote_lanes
+    from chaos.extensions.cluster.existing.lanes import open_remote_lanes
 
     return open_remote_lanes(address, workers=workers, lanes_max=lanes_max, check=check)
 
@@ -146,7 +146,8 @@ def find_cluster_nodes(address: str, launcher: Launcher = DEFAULT_LAUNCHER) -> l
         facts: list[NodeFacts] = _module(launcher).find_cluster_nodes(address)
         return facts
     require_ray("--address")
-    from chaos.extensions.cluster.existing.cluster import connect, list_nodes
+    from chaos.extensions.cluster.existing.cluster import connect
+    from chaos.extensions.cluster.existing.nodes import list_nodes
 
     connection = connect(address)
     try:

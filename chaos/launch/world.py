@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from chaos.extensions.cluster.metadata.service import MetadataService
 from chaos.faults.order import Order
 from chaos.faults.world import JobQueue, RefusedError, Target, WorkerRelease
 from chaos.model.event import FailureDecided
@@ -18,7 +19,6 @@ from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
 from chaos.run.machine import free_bytes
-from chaos.run.metadata import MetadataService
 
 POLL_S = 0.005
 

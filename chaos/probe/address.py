@@ -14,10 +14,18 @@ from chaos.faults.world import Target
 from chaos.model.event import Committed, FailureDecided
 from chaos.plugins import EXTENSIONS_ENV, EXTENSIONS_OFF
 from chaos.run.directory import RunDirectory
-from chaos.run.metadata import OURS, VARIABLES
 
 DIRECTORY_ENV = "CHAOS_RUN_DIRECTORY"
 CONTROLLER_ENV = "CHAOS_CONTROLLER"
+# Of the emulated metadata service: http://host:port, whatever the cloud; Azure's clients take no
+# variable. The others are those that the clouds' own clients take for its address.
+METADATA_ENV = "CHAOS_METADATA"
+METADATA_VARIABLES = (
+    METADATA_ENV,
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+    "GCE_METADATA_HOST",
+    "GCE_METADATA_IP",
+)
 
 
 class ControllerPort(ABC):
@@ -206,6 +214,6 @@ _PORTS = {
 
 def find_metadata_variables() -> dict[str, str]:
     """Return the variables of the run's metadata service in this process; none if it has none."""
-    if OURS not in os.environ:
+    if METADATA_ENV not in os.environ:
         return {}
-    return {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    return {name: os.environ[name] for name in METADATA_VARIABLES if name in os.environ}

@@ -16,8 +16,8 @@ from chaos.audit.site_category import SiteCategory
 from chaos.audit.site_groups import FaultSite
 from chaos.check.judge import judge
 from chaos.errors import ClusterError
+from chaos.extensions.cluster.existing.lanes import JudgeRequest, LaneActor
 from chaos.faults.kill_worker import KillWorker
-from chaos.launch.ray.lanes import JudgeRequest, LaneActor
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Op
 from chaos.model.trigger import AtStep

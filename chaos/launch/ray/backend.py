@@ -15,13 +15,13 @@ import ray
 from chaos.errors import HarnessError
 from chaos.extensions.cluster.existing.cluster import ExistingCluster
 from chaos.extensions.cluster.existing.machines import GONE_WITHIN_S
+from chaos.extensions.cluster.existing.meters import Meters
 from chaos.extensions.cluster.existing.terms import ClusterFacts, renew_leases
 from chaos.launch.launched_run import LaunchedRun, execute_with_retry
 from chaos.launch.ray.actor import ChaosActor
 from chaos.launch.ray.cluster import LocalCluster
 from chaos.launch.ray.deaths import Deaths, JobDeaths, describe_lost_actor
 from chaos.launch.ray.leftovers import Leftovers, record_bystanders
-from chaos.launch.ray.meters import Meters
 from chaos.launch.ray.prestart import PrestartOption
 from chaos.launch.ray.settings import NAMESPACE, TRAIN_ENV
 from chaos.launch.raytrain import CALLBACK

@@ -3,7 +3,6 @@
 import logging
 import shutil
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import ray
 
 from chaos.errors import ClusterError
+from chaos.extensions.cluster.existing.nodes import find_unshared_nodes, list_nodes
 from chaos.extensions.cluster.existing.terms import ClusterFacts
 from chaos.launch.ray import compat
 from chaos.launch.ray.authentication import Authentication
@@ -25,7 +25,7 @@ from chaos.plan.permissions import (
     find_refusals,
 )
 from chaos.run.directory import RunDirectory
-from chaos.run.remote_files import has_token_file, remove_token_file, write_token_file
+from chaos.run.remote_files import remove_token_file, write_token_file
 
 CONNECT_S = 5.0
 
@@ -186,65 +186,3 @@ def _check_storage_faults(plan: Plan, unshared: list[NodeFacts]) -> None:
             f"{unshared[0].node_id[:8]} ({unshared[0].address}) does not see it",
             "Give --reports a folder on a file system that all nodes share.",
         )
-
-
-ANSWER_S = 60.0
-
-
-def list_nodes() -> list[NodeFacts]:
-    """Return the nodes that are alive in the connected cluster."""
-    own_node_id = ray.get_runtime_context().get_node_id()
-    return [
-        NodeFacts(
-            node_id=row["NodeID"],
-            address=row["NodeManagerAddress"],
-            cpus=float(row["Resources"].get("CPU", 0.0)),
-            port=int(row["NodeManagerPort"]),
-            hostname=row["NodeManagerHostname"],
-            is_head=compat.is_head(row),
-            is_own=row["NodeID"] == own_node_id,
-        )
-        for row in ray.nodes()
-        if row["Alive"]
-    ]
-
-
-def find_unshared_nodes(
-    cluster_nodes: Sequence[NodeFacts], folder: Path, token: str
-) -> list[NodeFacts]:
-    """Return the nodes that can hold workers and do not see a folder with a run's mark.
-
-    Nothing is done there but to look at a file. Raises `ClusterError` if chaos is
-    not installed on a node.
-    """
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    worker_nodes = [node for node in cluster_nodes if node.cpus > 0]
-    answers = [
-        _can_see_mark.options(
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node.node_id, soft=False)
-        ).remote(str(folder), token)
-        for node in worker_nodes
-    ]
-    unshared = []
-    for node, answer in zip(worker_nodes, answers, strict=True):
-        try:
-            if not ray.get(answer, timeout=ANSWER_S):
-                unshared.append(node)
-        except ray.exceptions.GetTimeoutError as error:
-            raise _build_answer_error(node, f"it did not answer within {ANSWER_S:g} s") from error
-        except ray.exceptions.RayError as error:
-            raise _build_answer_error(node, str(error).strip().splitlines()[-1]) from error
-    return unshared
-
-
-def _build_answer_error(node: NodeFacts, reason: str) -> ClusterError:
-    return ClusterError(
-        f"node {node.node_id[:8]} ({node.address}) could not be looked at: {reason}",
-        "chaos must be installed on every node that may hold workers, in the same version",
-    )
-
-
-@ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
-def _can_see_mark(folder: str, token: str) -> bool:
-    return has_token_file(Path(folder), token)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import ray
 
 from chaos.extensions.cluster.existing.agent import AgentPool
-from chaos.extensions.cluster.existing.cluster import list_nodes
 from chaos.extensions.cluster.existing.machines import GONE_WITHIN_S, Machines
+from chaos.extensions.cluster.existing.nodes import list_nodes
 from chaos.extensions.cluster.existing.terms import LEASE_S, ClusterFacts
 from chaos.faults.world import RefusedError, Target, WorkerRelease
 from chaos.launch.ray import compat

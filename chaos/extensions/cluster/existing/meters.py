@@ -11,10 +11,10 @@ from typing import Any
 
 import ray
 
+from chaos.extensions.cluster.existing.prometheus import Metric, MetricFigures, MetricPoint
 from chaos.launch.ray import compat
 from chaos.model.history import JournalEntry
 from chaos.model.plan import Plan
-from chaos.report.prometheus import Metric, MetricFigures, MetricPoint
 from chaos.run.clock import Clock, elapsed_seconds
 from chaos.run.ports import Say, ShowEntries
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from chaos.launch.ray import compat, meters
-from chaos.launch.ray.meters import Meters
+from chaos.extensions.cluster.existing import meters
+from chaos.extensions.cluster.existing.meters import Meters
+from chaos.extensions.cluster.existing.prometheus import METRICS, Metric
+from chaos.launch.ray import compat
 from chaos.model.history import JournalEntry
-from chaos.report.prometheus import METRICS, Metric
 from tests.check.story import Story, Strike
 from tests.ray.command import ROOT
 

@@ -6,10 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.check.analysis import RunAnalysis
-from chaos.model import event as ev
-from chaos.model.history import History
-from chaos.report.outcome import FinishedRun, build_suite_row
-from chaos.report.prometheus import (
+from chaos.extensions.cluster.existing.prometheus import (
     FAULTS,
     LOST_STEPS,
     METRICS,
@@ -20,6 +17,9 @@ from chaos.report.prometheus import (
     MetricPoint,
     build_points,
 )
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.report.outcome import FinishedRun, build_suite_row
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, rows, verdict_on, without
 

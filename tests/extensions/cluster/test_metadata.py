@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.extensions.cluster.reclaim.metadata import (
+from chaos.extensions.cluster.metadata.answer import (
     TOKEN_TTL_MAX_S,
     MetadataRequest,
     Notice,
@@ -23,12 +23,12 @@ from chaos.extensions.cluster.reclaim.metadata import (
     compute_wait_s,
     is_acknowledgement,
 )
+from chaos.extensions.cluster.metadata.service import MetadataService, find_node
 from chaos.faults.world import Target
 from chaos.model.event import MetadataAsked
 from chaos.model.scenario import Cloud
 from chaos.run.clock import SystemClock
 from chaos.run.journal import Journal, read_history
-from chaos.run.metadata import MetadataService, find_node
 
 NOW_S = 1_790_000_000.0
 ABOVE = "/latest/meta-data"

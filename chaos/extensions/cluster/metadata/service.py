@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from chaos.extensions.cluster.reclaim.metadata import (
+from chaos.extensions.cluster.metadata.answer import (
     CONTENT_TYPES,
     MetadataRequest,
     MetadataResponse,
@@ -28,13 +28,11 @@ from chaos.extensions.cluster.reclaim.metadata import (
 from chaos.faults.world import Target
 from chaos.model.event import MetadataAsked
 from chaos.model.scenario import Cloud
+from chaos.probe.address import METADATA_ENV
 from chaos.run.clock import Clock, elapsed_seconds
 from chaos.run.journal import Journal
 
 LOOPBACK = "127.0.0.1"
-OURS = "CHAOS_METADATA"  # http://host:port, whatever the cloud; Azure's clients take no variable
-# The variables that the clouds' own clients take for the address of the service.
-VARIABLES = (OURS, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "GCE_METADATA_HOST", "GCE_METADATA_IP")
 POLL_S = 0.1
 EVENTS_MAX = 64  # a job may ask for any path
 
@@ -76,7 +74,7 @@ class MetadataService:
             "gcp": {"GCE_METADATA_HOST": host, "GCE_METADATA_IP": host},
             "azure": {},
         }
-        return {OURS: url, **cloud_variables[self.cloud]}
+        return {METADATA_ENV: url, **cloud_variables[self.cloud]}
 
     def post(self, node_id: str, *, deadline_ns: int) -> None:
         """Announce to a node's processes that it goes at a deadline (monotonic ns)."""
@@ -188,7 +186,7 @@ class _Server(ThreadingTCPServer):
     request_queue_size = 128  # all ranks may ask at once
     block_on_close = False
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a client that is gone: its node may just have been lost."""
 
 

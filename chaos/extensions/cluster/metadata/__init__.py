@@ -1,0 +1,1 @@
+"""The clouds' instance metadata services, emulated for a job on this machine."""
