@@ -26,7 +26,6 @@ from chaos.errors import (
     UnmetNeedError,
     UsageError,
 )
-from chaos.extensions.cluster.reclaim.connect import build_reclaimer
 from chaos.job_failure import (
     build_job_error,
     check_needs,
@@ -34,6 +33,7 @@ from chaos.job_failure import (
     refuse_empty_draw,
     refuse_separate_jobs,
 )
+from chaos.launch.cluster_extension import load_cluster_extension, require_cluster_extension
 from chaos.model.history import HISTORY, Baseline, History
 from chaos.model.plan import Plan, PlanBackend
 from chaos.model.scenario import Scenario
@@ -354,9 +354,11 @@ def check_permissions(
 ) -> None:
     """Raise `UsageError` where a plan's cluster is not ours and faults are not allowed on it.
 
-    Also where the platform that is to take its nodes has no client here. `includes_faults`: raise
-    `ClusterError` where one of the plan's own faults is not allowed.
+    Also where the extension for its cluster is not installed, or the platform that is to take its
+    nodes has no client here. `includes_faults`: raise `ClusterError` where one of the plan's own
+    faults is not allowed.
     """
+    require_cluster_extension(plan)
     permission_problem = find_missing_permission(plan, permissions)
     if permission_problem is not None:
         raise UsageError(
@@ -366,7 +368,7 @@ def check_permissions(
             location=plan.file,
         )
     if plan.shape.reclaim_by is not None:
-        build_reclaimer(plan.shape.reclaim_by)
+        load_cluster_extension("cluster.reclaim_by").check_platform(plan.shape.reclaim_by)
     refused_faults = find_refusals(plan, permissions) if includes_faults else ()
     if refused_faults:
         raise ClusterError(

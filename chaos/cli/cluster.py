@@ -8,10 +8,9 @@ import typer
 from rich.console import Console
 
 from chaos.app.field_rules import Excludes, HostAndPort, Needs, ReadBy
-from chaos.extensions.cluster.reclaim.connect import build_reclaimer, find_machine
-from chaos.faults.world import RefusedError
 from chaos.harness import load_scenario_plan
 from chaos.launch.backends import find_cluster_nodes
+from chaos.launch.cluster_extension import load_cluster_extension
 from chaos.model.plan import Plan
 from chaos.model.scenario import parse_platform
 from chaos.plan.permissions import ClusterOverrides, NodeFacts
@@ -92,23 +91,15 @@ def print_dry_run(
     }
     for plan in plans:
         nodes = nodes_by_cluster.get((plan.job.launcher, plan.shape.address or ""), [])
-        console.print(build_dry_run(plan, nodes, overrides.permissions, find_machines(plan, nodes)))
+        console.print(
+            build_dry_run(plan, nodes, overrides.permissions, _find_machines(plan, nodes))
+        )
         console.print()
 
 
-def find_machines(plan: Plan, nodes: Sequence[NodeFacts]) -> dict[str, str]:
-    """Return by node the machine that the plan's platform would take; nothing without a platform.
-
-    In its place there is the reason where it would refuse. Looks, and changes nothing.
-    """
-    if plan.shape.reclaim_by is None:
+def _find_machines(plan: Plan, nodes: Sequence[NodeFacts]) -> dict[str, str]:
+    """Return by node the machine that the plan's platform would take; nothing without one."""
+    reclaim_by = plan.shape.reclaim_by
+    if reclaim_by is None:
         return {}
-    reclaimer = build_reclaimer(plan.shape.reclaim_by)
-    machine_by_node = dict.fromkeys((node_facts.node_id for node_facts in nodes), "")
-    for node in nodes:
-        if node.standing == "may have faults":
-            try:
-                machine_by_node[node.node_id] = find_machine(reclaimer, node, nodes)
-            except RefusedError as error:
-                machine_by_node[node.node_id] = f"none: {error}"
-    return machine_by_node
+    return load_cluster_extension("--reclaim-by").find_machines(reclaim_by, nodes)

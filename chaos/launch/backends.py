@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from chaos.errors import MissingExtraError
+from chaos.launch.cluster_extension import load_cluster_extension
 from chaos.model.launcher import DEFAULT_LAUNCHER, Launcher
 from chaos.model.plan import BackendName, Plan, PlanBackend
 from chaos.plan.permissions import NodeFacts, Permissions
@@ -102,9 +103,8 @@ def open_lanes(
 ) -> AbstractContextManager[list[Backend]]:
     """Return embedded backends on the nodes of a running cluster; `check` is called with each."""
     require_ray("--address")
-    from chaos.extensions.cluster.existing.lanes import open_remote_lanes
-
-    return open_remote_lanes(address, workers=workers, lanes_max=lanes_max, check=check)
+    extension = load_cluster_extension("--address")
+    return extension.open_lanes(address, workers=workers, lanes_max=lanes_max, check=check)
 
 
 def require_ray(feature: str) -> None:
@@ -146,11 +146,4 @@ def find_cluster_nodes(address: str, launcher: Launcher = DEFAULT_LAUNCHER) -> l
         facts: list[NodeFacts] = _module(launcher).find_cluster_nodes(address)
         return facts
     require_ray("--address")
-    from chaos.extensions.cluster.existing.cluster import connect
-    from chaos.extensions.cluster.existing.nodes import list_nodes
-
-    connection = connect(address)
-    try:
-        return list_nodes()
-    finally:
-        connection.close()
+    return load_cluster_extension("--address").find_nodes(address)

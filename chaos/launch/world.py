@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from chaos.extensions.cluster.metadata.service import MetadataService
 from chaos.faults.order import Order
 from chaos.faults.world import JobQueue, RefusedError, Target, WorkerRelease
+from chaos.launch.cluster_extension import MetadataService, load_cluster_extension
 from chaos.model.event import FailureDecided
 from chaos.model.plan import Plan
 from chaos.processes.tree import is_stopped
@@ -47,9 +47,11 @@ def serve_metadata(
     if plan.shape.metadata is None:
         yield {}
         return
-    log, clock = directory.logs / "metadata.log", SystemClock()
-    journal = Journal(directory.journals, "metadata", role="chaos", clock=clock)
-    world.metadata = MetadataService(plan.shape.metadata, clock, world.list_targets, log, journal)
+    extension = load_cluster_extension("cluster.metadata")
+    journal = Journal(directory.journals, "metadata", role="chaos", clock=SystemClock())
+    world.metadata = extension.open_metadata(
+        plan.shape.metadata, world.list_targets, directory.logs / "metadata.log", journal
+    )
     try:
         yield world.metadata.variables()
     finally:

@@ -7,14 +7,11 @@ from typing import Any
 
 import ray
 
-from chaos.extensions.cluster.existing.agent import AgentPool
-from chaos.extensions.cluster.existing.machines import open_machines
-from chaos.extensions.cluster.existing.terms import ClusterFacts
-from chaos.extensions.cluster.existing.world import ExistingWorld
 from chaos.faults.world import Target
 from chaos.launch.ray import compat
+from chaos.launch.ray.ports import RunTerms
 from chaos.launch.ray.prestart import PrestartPool
-from chaos.launch.ray.world import RayWorld, get_answer
+from chaos.launch.ray.world import RayWorld
 from chaos.launch.raytrain.storage import build_storage_reader
 from chaos.launch.world import build_answers, serve_metadata
 from chaos.model.event import FailureDecided
@@ -25,7 +22,6 @@ from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, TrainingProgress
 from chaos.run.remote_files import pack_files
-from chaos.run.signals import STACKS
 
 
 @ray.remote(num_cpus=0, max_restarts=0)
@@ -37,20 +33,17 @@ class ChaosActor:
         directory: str,
         address: str,
         agents: dict[str, Any],
-        terms: ClusterFacts | None,
+        terms: RunTerms | None,
         *,
         prestarts: bool = False,
     ) -> None:
         self._run = run = RunDirectory(Path(directory))
         self._journal = Journal(run.journals, "chaos", role="chaos", clock=SystemClock())
         armed = ArmedFaults(run.storage_faults)
-        self._agent_pool = None if terms is None else AgentPool(run, terms)
         self._world = (
             RayWorld(address, agents, armed)
-            if terms is None or self._agent_pool is None
-            else ExistingWorld(
-                address, self._agent_pool, terms, armed, open_machines(terms, self._journal)
-            )
+            if terms is None
+            else terms.open_world(address, run, armed, self._journal)
         )
         has_trained = self._world.has_trained = TrainingProgress(run.journals)
         plan = run.load_plan()
@@ -78,6 +71,8 @@ class ChaosActor:
             "struck_nodes": lambda: frozenset(self._world.faulted_nodes),
             "gcs_errand": self._world.gcs.take_errand,
             "gcs_done": self._world.gcs.record_pid,
+            "request_stack": self._world.request_stack,
+            "renew_agents": self._world.renew_agents,
         }
 
     def ready(self) -> dict[str, str]:
@@ -92,14 +87,6 @@ class ChaosActor:
         """Return the files of the run that a process needs on a host that does not see them."""
         return pack_files(self._run)
 
-    def renew(self) -> None:
-        if self._agent_pool is not None:
-            self._agent_pool.renew()
-
-    def ask_for_stack(self, node_id: str, pid: int) -> None:
-        if self._agent_pool is not None:
-            get_answer(self._agent_pool.agents[node_id].send_signal.remote(pid, STACKS))
-
     def finish(self, within_s: float) -> None:
         """End all waits; wait for faults that are being injected."""
         # The waits end first. A fault that waits in the world (for a node that is to come, or a
@@ -113,14 +100,10 @@ class ChaosActor:
 
     def retire(self) -> frozenset[str]:
         """End the agents, record leftovers and cut journals, and return the run's Ray jobs."""
-        if self._agent_pool is not None:
-            # The agents are asked last, when nothing of the run writes any more, and before the
-            # journal is closed: what they found is part of the history.
-            leftovers, cuts = self._agent_pool.retire()
-            for leftover in leftovers:
-                self._journal.add(leftover)
-            for cut in cuts:
-                self._journal.add(cut)
+        # The agents are asked last, when nothing of the run writes any more, and before the journal
+        # is closed: what they found is part of the history.
+        for event in self._world.retire_agents():
+            self._journal.add(event)
         return frozenset(compat.get_job(handle) for handle in self._world.worker_actors.values())
 
     def _group_started(self, group: dict[int, tuple[Target, Any]]) -> None:
@@ -129,10 +112,6 @@ class ChaosActor:
             # at the attempt's start is injected from within that call, and needs all three.
             self._world.worker_actors[AttemptRank(target.attempt, rank)] = handle
         workers = {rank: target for rank, (target, _) in group.items()}
-        if self._agent_pool is not None:
-            self._agent_pool.ensure_agents(
-                (target.node_id, target.pid) for target in workers.values()
-            )
         self._world.learn_group(workers)
         if self._pool is not None:
             self._pool.group_started(workers, next(handle for _, handle in group.values()))

@@ -7,21 +7,19 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import psutil
 import ray
 
 from chaos.errors import HarnessError
-from chaos.extensions.cluster.existing.cluster import ExistingCluster
-from chaos.extensions.cluster.existing.machines import GONE_WITHIN_S
-from chaos.extensions.cluster.existing.meters import Meters
-from chaos.extensions.cluster.existing.terms import ClusterFacts, renew_leases
+from chaos.launch.cluster_extension import load_cluster_extension
 from chaos.launch.launched_run import LaunchedRun, execute_with_retry
 from chaos.launch.ray.actor import ChaosActor
 from chaos.launch.ray.cluster import LocalCluster
 from chaos.launch.ray.deaths import Deaths, JobDeaths, describe_lost_actor
 from chaos.launch.ray.leftovers import Leftovers, record_bystanders
+from chaos.launch.ray.ports import RayCluster, RunTerms
 from chaos.launch.ray.prestart import PrestartOption
 from chaos.launch.ray.settings import NAMESPACE, TRAIN_ENV
 from chaos.launch.raytrain import CALLBACK
@@ -34,7 +32,7 @@ from chaos.plan.permissions import Permissions
 from chaos.probe.address import RunAddress
 from chaos.processes.tree import kill_tree
 from chaos.run import held_folders
-from chaos.run.clock import SystemClock, elapsed_seconds
+from chaos.run.clock import elapsed_seconds
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import OpenBackend, Say, ShowEntries
 from chaos.run.signals import DRIVER_STACKS, STACK_SIGNAL, describe_kill, is_foreign, rank_stacks
@@ -43,17 +41,15 @@ POLL_S = 0.1
 FINISH_S = 45.0
 STACKS_S = 1.0
 
-RayCluster: TypeAlias = LocalCluster | ExistingCluster
 
-
-def open_cluster(shape: Shape, permissions: Permissions) -> RayCluster:
+def open_cluster(shape: Shape, permissions: Permissions, report: Say) -> RayCluster:
     """Return the cluster that a shape names, or a local one of that shape.
 
     First removes the folders of clusters whose harness was killed.
     """
     held_folders.sweep()
     if shape.address is not None:
-        return ExistingCluster(shape, permissions)
+        return load_cluster_extension("--address").join_cluster(shape, permissions, report)
     return LocalCluster.start(shape)
 
 
@@ -80,12 +76,9 @@ class RayBackend(OpenBackend):
         self._report = report
         self._prestart = PrestartOption(report, is_wanted=prestart)
         self._cluster: RayCluster | None = None
-        self._meters = Meters(report, SystemClock())
 
     def close(self) -> None:
         if self._cluster is not None:
-            if not self._cluster.is_ours:
-                self._meters.await_export()
             self._cluster.close()
             self._cluster = None
 
@@ -107,7 +100,7 @@ class RayBackend(OpenBackend):
     ) -> str | None:
         cluster = self._ensure_cluster(plan)
         prestarts = self._prestart.serves(plan)
-        recording_show = self._meters.wrap_show(show, plan)
+        recording_show = cluster.show_and_record(show, plan)
         run = RayRun(plan, directory, recording_show, retry_reason, cluster, prestarts=prestarts)
         try:
             return run.execute()
@@ -126,8 +119,7 @@ class RayBackend(OpenBackend):
         ):
             self.close()
         if self._cluster is None:
-            self._cluster = open_cluster(plan.shape, self._permissions)
-            self._meters = Meters(self._report, SystemClock())  # of this connection
+            self._cluster = open_cluster(plan.shape, self._permissions, self._report)
             if self._cluster.dashboard is not None:
                 self._report(f"Ray dashboard: {self._cluster.dashboard}")
         return self._cluster
@@ -149,7 +141,7 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         token = os.urandom(4).hex()
         self.address = RunAddress(self.directory.path, token, f"ray:chaos-{token}")
         self.jobs: frozenset[str] = frozenset()
-        self.terms: ClusterFacts | None = None
+        self.terms: RunTerms | None = None
         self.leftovers: Leftovers | None = None  # what was there before the run
         self.actor: Any = None  # a handle
         self.deaths = Deaths(
@@ -177,7 +169,9 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         leftovers = Leftovers.from_cluster(token, is_cluster_ours=self.cluster.is_ours)
         self.actor = self._start_actor(self.terms)
         self.leftovers = leftovers
-        with contextlib.nullcontext() if self.terms is None else renew_leases(self.actor):
+        terms = self.terms
+        leases = contextlib.nullcontext() if terms is None else terms.renew_leases(self.actor)
+        with leases:
             try:
                 yield
             finally:
@@ -192,7 +186,7 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
             self.journal, self.fetch_events(), self.directory, files=self.plan.watch.files
         )
 
-    def _start_actor(self, terms: ClusterFacts | None) -> Any:  # an actor handle
+    def _start_actor(self, terms: RunTerms | None) -> Any:  # an actor handle
         head = ray.get_runtime_context().get_node_id()
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -325,7 +319,7 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
                 if self.cluster.is_ours:
                     _request_stack(pid)
                 else:  # it may be a pid of another host
-                    ray.get(self.actor.ask_for_stack.remote(node_id, pid), timeout=STACKS_S)
+                    ray.get(self.actor.ask.remote("request_stack", node_id, pid), timeout=STACKS_S)
             except (psutil.Error, ray.exceptions.RayError):
                 continue
             self._record_stack(pid, worker.rank, rank_stacks(worker.rank, pid))
@@ -357,7 +351,7 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
 
     def _finish(self) -> None:
         controller = self.actor
-        limit_s = FINISH_S if self.plan.shape.reclaim_by is None else GONE_WITHIN_S
+        limit_s = FINISH_S if self.terms is None else max(FINISH_S, self.terms.fault_limit_s)
         try:
             finished, start = controller.finish.remote(limit_s), self.clock.now_ns()
             while not ray.wait([finished], timeout=POLL_S)[0]:

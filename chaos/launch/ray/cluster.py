@@ -21,6 +21,7 @@ from chaos.launch.ray.agent import start_agents
 from chaos.launch.ray.authentication import Authentication
 from chaos.launch.ray.deaths import Death
 from chaos.launch.ray.node_process import NodeProcess, find_exited_nodes
+from chaos.launch.ray.ports import RayCluster
 from chaos.launch.ray.settings import CLUSTER_ENV, HEALTH_CHECKS, NAMESPACE
 from chaos.launch.ray.world import HEAD
 from chaos.model.plan import Plan, Shape
@@ -28,13 +29,14 @@ from chaos.plan.gpus import Share, choose_share, split_gpus
 from chaos.run import held_folders
 from chaos.run.clock import SystemClock, elapsed_seconds
 from chaos.run.directory import RunDirectory
+from chaos.run.ports import ShowEntries
 from chaos.run.remote_files import write_token_file
 
 READY_S = 60.0
 RAY_FOLDER = "r"
 
 
-class LocalCluster:
+class LocalCluster(RayCluster):
     """A running local cluster of one shape, with an agent on every node."""
 
     is_ours = True
@@ -96,6 +98,11 @@ class LocalCluster:
         """Mark the run's directory, which all nodes see: they share this host."""
         del plan
         write_token_file(directory.path, token)
+
+    def show_and_record(self, show: ShowEntries, plan: Plan) -> ShowEntries:
+        """Return `show`: a local cluster keeps nothing of a run."""
+        del plan
+        return show
 
     def heal(self, lost_nodes: set[str]) -> None:
         """Restore the cluster's shape, with new nodes for those that are dead or in `lost_nodes`.

@@ -13,9 +13,11 @@ import ray
 from chaos.faults.world import RefusedError, Target
 from chaos.launch.ray import compat
 from chaos.launch.world import RunWorld
+from chaos.model.event import JournalCut, Leftover
 from chaos.model.places import AttemptRank
 from chaos.run.armed_faults import ArmedFaults
 from chaos.run.clock import SystemClock
+from chaos.run.signals import STACKS
 
 GcsAction: TypeAlias = Literal["end", "start"]
 
@@ -189,6 +191,16 @@ class RayWorld(RunWorld):
 
     def thaw_node(self, node_id: str) -> None:
         get_answer(self._agents[HEAD].thaw.remote(self._frozen.pop(node_id)))
+
+    def request_stack(self, node_id: str, pid: int) -> None:
+        get_answer(self._agents[node_id].send_signal.remote(pid, STACKS))
+
+    def renew_agents(self) -> None:
+        """Renew the leases of the run's agents; those of a local cluster have none."""
+
+    def retire_agents(self) -> Sequence[Leftover | JournalCut]:
+        """End the run's agents; return what they found. Those of a local cluster stay."""
+        return ()
 
     def list_worker_nodes(self) -> list[str]:
         """Return every node that has or had an agent, oldest first."""

@@ -23,7 +23,7 @@ from chaos.extensions.cluster.metadata.answer import (
     compute_wait_s,
     is_acknowledgement,
 )
-from chaos.extensions.cluster.metadata.service import MetadataService, find_node
+from chaos.extensions.cluster.metadata.service import CloudMetadata, find_node
 from chaos.faults.world import Target
 from chaos.model.event import MetadataAsked
 from chaos.model.scenario import Cloud
@@ -196,15 +196,15 @@ def group() -> dict[int, Target]:
 @pytest.fixture(params=get_args(Cloud))
 def service(
     request: pytest.FixtureRequest, group: dict[int, Target], tmp_path: Path
-) -> Iterator[MetadataService]:
+) -> Iterator[CloudMetadata]:
     clock = SystemClock()
     journal = Journal(tmp_path, "metadata", role="chaos", clock=clock)
-    service = MetadataService(request.param, clock, lambda: group, tmp_path / "log", journal)
+    service = CloudMetadata(request.param, clock, lambda: group, tmp_path / "log", journal)
     yield service
     service.close()
 
 
-def asked(service: MetadataService, method: str, target: str, body: str = "") -> tuple[int, str]:
+def asked(service: CloudMetadata, method: str, target: str, body: str = "") -> tuple[int, str]:
     host = service.variables()["CHAOS_METADATA"].removeprefix("http://")
     connection = http.client.HTTPConnection(host, timeout=30)
     connection.request(method, target, body, {"Metadata-Flavor": "Google", "Metadata": "true"})
@@ -219,7 +219,7 @@ PLACES: dict[Cloud, str] = {"aws": ACTION, "gcp": PREEMPTED, "azure": EVENTS}
 
 
 def test_a_worker_sees_the_notice_of_its_own_node(
-    service: MetadataService, group: dict[int, Target], tmp_path: Path
+    service: CloudMetadata, group: dict[int, Target], tmp_path: Path
 ) -> None:
     place = PLACES[service.cloud]
     calm = asked(service, "GET", place)
@@ -242,7 +242,7 @@ def test_a_worker_sees_the_notice_of_its_own_node(
 
 
 @pytest.mark.parametrize("service", ["aws"], indirect=True)
-def test_a_process_below_a_worker_is_on_its_node(service: MetadataService) -> None:
+def test_a_process_below_a_worker_is_on_its_node(service: CloudMetadata) -> None:
     service.post("node-1", deadline_ns=SystemClock().now_ns())
     url = service.variables()["AWS_EC2_METADATA_SERVICE_ENDPOINT"] + ACTION
     code = f"import urllib.request as u; print(u.urlopen({url!r}).status)"
@@ -263,7 +263,7 @@ def test_a_request_that_waits_is_answered_when_the_notice_comes(
 
     clock = Meanwhile()
     journal = Journal(tmp_path, "metadata", role="chaos", clock=clock)
-    waiting = MetadataService("gcp", clock, lambda: group, tmp_path / "log", journal)
+    waiting = CloudMetadata("gcp", clock, lambda: group, tmp_path / "log", journal)
     try:
         assert asked(waiting, "GET", f"{PREEMPTED}?wait_for_change=true") == (200, "TRUE")
     finally:
@@ -271,7 +271,7 @@ def test_a_request_that_waits_is_answered_when_the_notice_comes(
 
 
 @pytest.mark.parametrize("service", ["azure"], indirect=True)
-def test_an_acknowledged_event_has_started(service: MetadataService) -> None:
+def test_an_acknowledged_event_has_started(service: CloudMetadata) -> None:
     service.post("node-1", deadline_ns=SystemClock().now_ns())
     event = json.loads(asked(service, "GET", EVENTS)[1])["Events"][0]
     body = json.dumps({"StartRequests": [{"EventId": event["EventId"]}]})

@@ -10,11 +10,14 @@ from typing import Any
 import ray
 
 from chaos.errors import ClusterError
+from chaos.extensions.cluster.existing.meters import Meters
 from chaos.extensions.cluster.existing.nodes import find_unshared_nodes, list_nodes
+from chaos.extensions.cluster.existing.run_terms import ExistingTerms
 from chaos.extensions.cluster.existing.terms import ClusterFacts
 from chaos.launch.ray import compat
 from chaos.launch.ray.authentication import Authentication
 from chaos.launch.ray.deaths import Death
+from chaos.launch.ray.ports import RayCluster
 from chaos.launch.ray.settings import NAMESPACE
 from chaos.model.plan import Plan, Shape
 from chaos.plan.permissions import (
@@ -24,24 +27,27 @@ from chaos.plan.permissions import (
     find_missing_permission,
     find_refusals,
 )
+from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
+from chaos.run.ports import Say, ShowEntries
 from chaos.run.remote_files import remove_token_file, write_token_file
 
 CONNECT_S = 5.0
 
 
-class ExistingCluster:
+class ExistingCluster(RayCluster):
     """A cluster that chaos did not start, for the time of one connection."""
 
     is_ours = False
     is_repaired = False
 
-    def __init__(self, shape: Shape, permissions: Permissions) -> None:
+    def __init__(self, shape: Shape, permissions: Permissions, report: Say) -> None:
         self.shape = shape
         self.agents: dict[str, Any] = {}
         self._permissions = permissions
         self._connection = connect(self.address)  # nothing is started or changed there
         self.dashboard = self._connection.dashboard
+        self._meters = Meters(report, SystemClock())
 
     @property
     def driver_env(self) -> dict[str, str]:
@@ -52,7 +58,7 @@ class ExistingCluster:
         assert self.shape.address is not None
         return self.shape.address
 
-    def prepare(self, plan: Plan, directory: RunDirectory, token: str) -> ClusterFacts:
+    def prepare(self, plan: Plan, directory: RunDirectory, token: str) -> ExistingTerms:
         """Prepare a plan's run; raises `ClusterError` if it may not or cannot be executed here."""
         missing = find_missing_permission(plan, self._permissions)
         reasons = [missing] if missing else [*map(str, find_refusals(plan, self._permissions))]
@@ -72,13 +78,18 @@ class ExistingCluster:
             self._link_storage(plan, directory, token, cluster_nodes)
         if unshared:
             _check_storage_faults(plan, unshared)
-        return ClusterFacts(
+        facts = ClusterFacts(
             token=token,
             guard=InjectionGuard.from_nodes(cluster_nodes, self._permissions),
             own_address=next(node.address for node in cluster_nodes if node.is_own),
             unshared_nodes=frozenset(node.node_id for node in unshared),
             reclaim_by=plan.shape.reclaim_by,
         )
+        return ExistingTerms(facts)
+
+    def show_and_record(self, show: ShowEntries, plan: Plan) -> ShowEntries:
+        """Return a function that shows a run's entries, and also records their metrics."""
+        return self._meters.wrap_show(show, plan)
 
     def heal(self, lost_nodes: set[str]) -> None:
         """Do nothing: chaos does not replace lost nodes here."""
@@ -88,6 +99,7 @@ class ExistingCluster:
         return []
 
     def close(self) -> None:
+        self._meters.await_export()
         self._connection.close()
 
     def _link_storage(

@@ -1,10 +1,6 @@
-"""The terms of a run on an existing cluster: facts for the chaos controller, and leases."""
+"""The facts about an existing cluster for one run, and the leases of its agents."""
 
-import contextlib
-import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from chaos.plan.permissions import InjectionGuard
 from chaos.run.clock import Clock, elapsed_seconds
@@ -47,21 +43,3 @@ class Lease:
     @property
     def has_lapsed(self) -> bool:
         return elapsed_seconds(self._since_ns, self._clock) > self._for_s
-
-
-@contextlib.contextmanager
-def renew_leases(controller: Any) -> Iterator[None]:  # an actor handle
-    """Renew the leases of a run's agents in a thread, which ends with the harness's process."""
-    is_over = threading.Event()
-
-    def renew() -> None:
-        while not is_over.wait(RENEW_S):
-            controller.renew.remote()
-
-    thread = threading.Thread(target=renew, name="lease", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join(RENEW_S)

@@ -4,7 +4,7 @@ import errno
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import ray
 
@@ -15,6 +15,7 @@ from chaos.extensions.cluster.existing.terms import LEASE_S, ClusterFacts
 from chaos.faults.world import RefusedError, Target, WorkerRelease
 from chaos.launch.ray import compat
 from chaos.launch.ray.world import CALL_TIMEOUT_S, RayWorld, get_answer
+from chaos.model.event import JournalCut, Leftover
 from chaos.plan.permissions import OWN
 from chaos.processes.tree import is_running
 from chaos.run.armed_faults import ArmedFaults
@@ -42,6 +43,19 @@ class ExistingWorld(RayWorld):
         self._terms = terms
         self._announced: set[str] = set()
         self._ended_workers: set[tuple[str, int]] = set()
+
+    def learn_group(self, group: Mapping[int, Target]) -> None:
+        """Start an agent on every node of a group before a fault may look for one there."""
+        self._agent_pool.ensure_agents((target.node_id, target.pid) for target in group.values())
+        super().learn_group(group)
+
+    def renew_agents(self) -> None:
+        self._agent_pool.renew()
+
+    def retire_agents(self) -> Sequence[Leftover | JournalCut]:
+        """End the run's agents; return leftovers on their hosts, and the journals cut short."""
+        leftovers, cuts = self._agent_pool.retire()
+        return *leftovers, *cuts
 
     def signal_worker(self, target: Target, signal_name: str) -> None:
         """Send a signal through the target's node agent, after its journals were fetched.

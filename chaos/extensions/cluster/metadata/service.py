@@ -26,6 +26,7 @@ from chaos.extensions.cluster.metadata.answer import (
     is_acknowledgement,
 )
 from chaos.faults.world import Target
+from chaos.launch.cluster_extension import MetadataService
 from chaos.model.event import MetadataAsked
 from chaos.model.scenario import Cloud
 from chaos.probe.address import METADATA_ENV
@@ -37,7 +38,7 @@ POLL_S = 0.1
 EVENTS_MAX = 64  # a job may ask for any path
 
 
-class MetadataService:
+class CloudMetadata(MetadataService):
     """The service of one run, at a free port of the loopback address, until it is closed.
 
     `group` returns the present worker of each rank. Every request is a line of the file `log`: the
@@ -66,7 +67,6 @@ class MetadataService:
         threading.Thread(target=self._server.serve_forever, daemon=True, name="metadata").start()
 
     def variables(self) -> dict[str, str]:
-        """Return the environment by which a job's own client finds the service."""
         host = f"{LOOPBACK}:{self._server.server_address[1]}"
         url = f"http://{host}"
         cloud_variables = {
@@ -77,13 +77,11 @@ class MetadataService:
         return {METADATA_ENV: url, **cloud_variables[self.cloud]}
 
     def post(self, node_id: str, *, deadline_ns: int) -> None:
-        """Announce to a node's processes that it goes at a deadline (monotonic ns)."""
         now_s = self._clock.wall_ns() / 1e9
         left_s = -elapsed_seconds(deadline_ns, self._clock)
         self._notices[node_id] = Notice(node_id, now_s, now_s + left_s)
 
     def close(self) -> None:
-        """Stop answering; nothing is recorded any more."""
         with self._guard:
             self._closed.set()
         self._server.shutdown()
@@ -190,7 +188,7 @@ class _Server(ThreadingTCPServer):
         """Ignore a client that is gone: its node may just have been lost."""
 
 
-def _build_handler(service: MetadataService) -> type[BaseHTTPRequestHandler]:
+def _build_handler(service: CloudMetadata) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = 30.0
 

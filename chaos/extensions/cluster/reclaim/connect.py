@@ -69,6 +69,21 @@ def find_machine(reclaimer: Reclaimer, node: NodeFacts, cluster: Sequence[NodeFa
     return machine
 
 
+def describe_machines(reclaimer: Reclaimer, nodes: Sequence[NodeFacts]) -> dict[str, str]:
+    """Return by node the machine that a platform would take. Looks, and changes nothing.
+
+    In its place there is the reason where it would refuse.
+    """
+    machine_by_node = dict.fromkeys((node_facts.node_id for node_facts in nodes), "")
+    for node in nodes:
+        if node.standing == "may have faults":
+            try:
+                machine_by_node[node.node_id] = find_machine(reclaimer, node, nodes)
+            except RefusedError as error:
+                machine_by_node[node.node_id] = f"none: {error}"
+    return machine_by_node
+
+
 def _is_on_machine(node: NodeFacts, machine: str, reclaimer: Reclaimer) -> bool:
     with contextlib.suppress(RefusedError):
         return reclaimer.find_machine(node.address, node.port, node.hostname) == machine
