@@ -20,7 +20,7 @@ from chaos.report.outcome import FinishedRun, SuiteRow, build_suite_row, build_u
 from chaos.run.directory import RunDirectory
 from chaos.run.display_path import format_path
 from chaos.run.record_file import digest_history, read_small_file
-from chaos.run.suites import SUITES, read_suite
+from chaos.run.suites import SUITES, load_suite
 
 _OTHER_JSON = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _UNREADABLE = (HistoryError, OSError, *_OTHER_JSON)
@@ -84,7 +84,7 @@ def describe_outcome(item: StoredReport) -> str:
         if item.kind == "run":
             return _describe_verdict(item.path)
         if item.kind == "suite":
-            runs = read_suite(item.path).runs
+            runs = load_suite(item.path).runs
             pass_count = sum(run.standing == "expected" for run in runs)
             return f"{pass_count} of {len(runs)} as expected"
         card = json.loads(read_small_file(item.path / AUDIT))
@@ -146,7 +146,7 @@ def load_summaries(path: Path) -> Sequence[RunSummary]:
     """
     kind = find_report_kind(path)
     if kind == "suite":
-        return [_check_staleness(run, path.resolve().parents[1]) for run in read_suite(path).runs]
+        return [_check_staleness(run, path.resolve().parents[1]) for run in load_suite(path).runs]
     if kind == "run":
         return [load_summary(path)]
     run_folders = (
@@ -169,7 +169,7 @@ def load_summaries(path: Path) -> Sequence[RunSummary]:
 def load_suite_rows(path: Path) -> Iterator[SuiteRow]:
     """Return a suite's rows as they were, read back from the folders of its runs."""
     reports = path.resolve().parents[1]
-    for run in read_suite(path).runs:
+    for run in load_suite(path).runs:
         folder = None if run.directory is None else (reports / run.directory)
         if folder is not None and folder.is_dir():
             row = build_suite_row(load_run(folder))

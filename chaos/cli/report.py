@@ -29,7 +29,7 @@ from chaos.run.clock import format_iso
 from chaos.run.directory import ensure_reports_folder
 from chaos.run.display_path import format_path
 from chaos.run.record_file import read_small_file, write_text
-from chaos.run.suites import find_newest_suites, find_previous_suite, read_suite
+from chaos.run.suites import find_newest_suites, find_previous_suite, load_suite
 
 FORMS: tuple[Form, ...] = ("json", "junit", "md", "html")
 
@@ -121,7 +121,7 @@ def _render_document(stored_report: report_store.StoredReport, form: Form) -> st
 
 
 def _render_suite(stored_report: report_store.StoredReport, form: Form) -> str:
-    suite = read_suite(stored_report.path)
+    suite = load_suite(stored_report.path)
     if form == "json":
         return suite.model_dump_json(indent=2)
     rows = list(report_store.load_suite_rows(stored_report.path))

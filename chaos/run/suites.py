@@ -17,7 +17,7 @@ SUITES = "suites"
 SUITES_MAX = 200  # the newest suites, among which the one before is looked for
 
 
-def read_suite(path: Path) -> SuiteSummary:
+def load_suite(path: Path) -> SuiteSummary:
     """Return a suite in figures, or raise `HistoryError`."""
     file = path / SUITE
     try:
@@ -43,7 +43,7 @@ def find_newest_suites(reports: Path, limit: int) -> list[tuple[str, SuiteSummar
         if len(suites) == limit:
             break
         with contextlib.suppress(HistoryError):
-            suites.append((file.parent.name, read_suite(file.parent)))
+            suites.append((file.parent.name, load_suite(file.parent)))
     return suites[::-1]
 
 

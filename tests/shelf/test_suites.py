@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from chaos.model.summary import SUITE
-from chaos.run.suites import find_newest_suites, find_previous_suite, read_suite
+from chaos.run.suites import find_newest_suites, find_previous_suite, load_suite
 from tests.report.past import past_run, past_suite
 from tests.shelf.conftest import Shelf
 
@@ -45,7 +45,7 @@ def test_the_suite_before_is_the_last_of_the_same_folder(tmp_path: Path) -> None
         keep(tmp_path, f"20261121T0{hour}0000", scenario)
     newest = tmp_path / "suites" / "20261121T030000"
 
-    found = find_previous_suite(newest, read_suite(newest))
+    found = find_previous_suite(newest, load_suite(newest))
 
     assert found is not None
     assert (found[0], found[1].started) == ("20261121T010000", "2026-11-21T01:00:00Z")
