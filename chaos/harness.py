@@ -354,9 +354,8 @@ def check_permissions(
 ) -> None:
     """Raise `UsageError` where a plan's cluster is not ours and faults are not allowed on it.
 
-    Also where the extension for its cluster is not installed, or the platform that is to take its
-    nodes has no client here. `includes_faults`: raise `ClusterError` where one of the plan's own
-    faults is not allowed.
+    Also where its extension, or its platform's client, is not installed. `includes_faults`: raise
+    `ClusterError` where one of the plan's own faults is not allowed.
     """
     require_cluster_extension(plan)
     permission_problem = find_missing_permission(plan, permissions)

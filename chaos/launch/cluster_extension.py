@@ -32,7 +32,7 @@ class MetadataService(Protocol):
 
 
 class ClusterExtension(Protocol):
-    """What the core asks of the extension; all but the first three need no Ray."""
+    """The services of the extension; platforms and emulated clouds need no Ray."""
 
     def find_nodes(self, address: str) -> list[NodeFacts]:
         """Return the nodes of a running cluster; raises `ClusterError` if none can be joined."""

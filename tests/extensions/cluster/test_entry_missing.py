@@ -65,7 +65,7 @@ def test_what_needs_the_extension_is_refused(
 
     assert done.returncode == 3, done.stdout + done.stderr
     assert feature in done.stderr + done.stdout
-    assert "needs chaos's extension cluster, which is not installed" in done.stderr + done.stdout
+    assert "chaos's extension cluster" in done.stderr + done.stdout
     assert not list(tmp_path.rglob("plan.json"))
 
 
@@ -73,7 +73,7 @@ def test_an_audit_on_a_cluster_is_refused(core: Path, tmp_path: Path) -> None:
     done = run_chaos(core, tmp_path, "--address", NOWHERE, command="audit")
 
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "--address needs chaos's extension cluster" in done.stderr + done.stdout
+    assert "chaos's extension cluster" in done.stderr + done.stdout
 
 
 @pytest.mark.embedded
