@@ -187,7 +187,7 @@ def await_pause(reports: Path, harness: "subprocess.Popen[bytes]") -> int:
                 e for e in read_history(journals) if type(e.event).__name__ == "FaultInvoked"
             ]
             if ended:
-                found.append(invoked[0].what.pid)  # type: ignore[attr-defined]
+                found.append(invoked[0].event.pid)  # type: ignore[attr-defined]
         return bool(found)
 
     assert within(200, is_paused)
