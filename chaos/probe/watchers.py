@@ -26,10 +26,10 @@ from chaos.probe.job_objects import JobObjects
 from chaos.probe.saves import SaveFolder
 from chaos.probe.state.files import build_sharded_part, watch_files, watch_libraries
 from chaos.probe.state.gradients import find_gradient_mark, find_gradients, find_versions
-from chaos.probe.state.inputs import InputWindow, ModuleCall, StepInputs
+from chaos.probe.state.inputs import InputWindow, ModuleCall, Owner, StepInputs
 from chaos.probe.state.restored_files import FileCopies
 from chaos.probe.state.restored_values import FOLDER, ValueOrders
-from chaos.probe.state.roots import Owner, RootModules
+from chaos.probe.state.roots import RootModules
 from chaos.probe.state.watch import StateWatch, find_kind
 from chaos.probe.storage_faults import StorageInjector
 from chaos.run.file_digest import folder_digests

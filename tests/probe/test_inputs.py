@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from chaos.model.event import Inputs
-from chaos.probe.state.inputs import SAMPLES_MAX, InputWindow
-from chaos.probe.state.roots import SEARCH_STEPS_MAX, CopiedRootHook, Owner, RootModules
+from chaos.probe.state.inputs import SAMPLES_MAX, InputWindow, Owner
+from chaos.probe.state.roots import SEARCH_STEPS_MAX, CopiedRootHook, RootModules
 
 ROWS = torch.arange(12.0).reshape(4, 3)
 OWNER = Owner(torch.nn.Linear(3, 1))

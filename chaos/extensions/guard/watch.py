@@ -44,9 +44,9 @@ from chaos.probe.libraries import MODULES
 from chaos.probe.state.components import build_name, take_buffer_parts, take_generator_parts
 from chaos.probe.state.files import watch_files, watch_libraries
 from chaos.probe.state.gradients import find_gradient_mark, find_gradients, find_versions
-from chaos.probe.state.inputs import InputWindow, ModuleCall, StepInputs, leave_transforms
+from chaos.probe.state.inputs import InputWindow, ModuleCall, Owner, StepInputs, leave_transforms
 from chaos.probe.state.part import UnreadComponent
-from chaos.probe.state.roots import Owner, RootModules
+from chaos.probe.state.roots import RootModules
 from chaos.probe.state.watch import StateWatch, find_kind
 from chaos.probe.steps import Losses, StepHook
 from chaos.run.clock import SystemClock

@@ -9,7 +9,8 @@ Within `torch.func` a tensor is wrapped, once for each transform; the innermost 
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple
@@ -18,7 +19,6 @@ import numpy as np
 
 from chaos.model.event import Inputs
 from chaos.probe.state.fingerprint import Sums, sum_device_rows, sum_rows
-from chaos.probe.state.roots import Owner
 
 # Of one step: eight digits for each are written with every step.
 SAMPLES_MAX = 512
@@ -63,6 +63,26 @@ class StepInputs:
             digest=content.hexdigest(),
             samples=(rows >> _HALF).astype(">u4").tobytes().hex() if is_small else None,
         )
+
+
+class Owner:
+    """A root by its parameters: whether an optimizer has any of them.
+
+    A learning rate's range test, or a search among candidates, calls copies of the model that are
+    then thrown away: their inputs are none of training.
+    """
+
+    def __init__(self, module: Any) -> None:  # a module of torch
+        # Frozen ones as well: which are frozen changes, and not at the same step in a resumed job.
+        self._parameters = [weakref.ref(parameter) for parameter in module.parameters()]
+        self.is_trained = False
+        self.epoch: int | None = None
+
+    def update_trained(self, trained_ids: Collection[int], epoch: int) -> None:
+        """Determine it for an epoch, by the ids of the parameters that optimizers have now."""
+        self.epoch = epoch
+        parameters = (parameter for ref in self._parameters if (parameter := ref()) is not None)
+        self.is_trained = any(id(parameter) in trained_ids for parameter in parameters)
 
 
 class ModuleCall:

@@ -11,32 +11,14 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
+
+from chaos.probe.state.inputs import Owner
 
 # A global hook costs time at each call of each submodule, so that the search must end also where a
 # parameter that an optimizer has is never called.
 SEARCH_STEPS_MAX = 16
-
-
-class Owner:
-    """A root by its parameters: whether an optimizer has any of them.
-
-    A learning rate's range test, or a search among candidates, calls copies of the model that are
-    then thrown away: their inputs are none of training.
-    """
-
-    def __init__(self, module: Any) -> None:  # a module of torch
-        # Frozen ones as well: which are frozen changes, and not at the same step in a resumed job.
-        self._parameters = [weakref.ref(parameter) for parameter in module.parameters()]
-        self.is_trained = False
-        self.epoch: int | None = None
-
-    def update_trained(self, trained_ids: Collection[int], epoch: int) -> None:
-        """Determine it for an epoch, by the ids of the parameters that optimizers have now."""
-        self.epoch = epoch
-        parameters = (parameter for ref in self._parameters if (parameter := ref()) is not None)
-        self.is_trained = any(id(parameter) in trained_ids for parameter in parameters)
 
 
 class RunningCall(Protocol):

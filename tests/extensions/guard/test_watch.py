@@ -20,7 +20,7 @@ from chaos.extensions.guard.process import GuardPolicy
 from chaos.extensions.guard.records import RankSave
 from chaos.extensions.guard.restart import is_whole
 from chaos.extensions.guard.watch import FAILURES_MAX, GuardedRank, find_rank
-from chaos.probe.state.roots import Owner
+from chaos.probe.state.inputs import Owner
 
 # `dcp.save` of a single process.
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
