@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from chaos.errors import LoaderLostError
+from chaos.probe.training_listener import TrainingListener
 
 
-def watch_loaders(on_change: Callable[[int], None], on_start: Callable[[Any], None]) -> None:
-    """Call `on_change` with the number of processes from now on, whenever a loader begins or ends.
-
-    `on_start` is called with the iterator of a loader whose processes live as long as it does.
+def watch_loaders(listener: TrainingListener) -> None:
+    """Count the processes from now on, whenever a loader begins or ends.
 
     torch 2.13 notes each iterator's processes, and forgets them once the iterator is done with
     them; a library with an iterator of its own does the same.
@@ -32,7 +31,7 @@ def watch_loaders(on_change: Callable[[int], None], on_start: Callable[[Any], No
         # A loader's process is a fork of this one, with these functions in it; what it opens is not
         # the rank's.
         if os.getpid() == rank_pid:
-            on_change(sum(processes.values()))
+            listener.loaders_counted(sum(processes.values()))
 
     def begin(loader: int, pids: Any) -> Any:  # torch's
         result = original_begin(loader, pids)
@@ -40,7 +39,7 @@ def watch_loaders(on_change: Callable[[int], None], on_start: Callable[[Any], No
         report_count()
         iterator = sys._getframe(1).f_locals.get("self")  # noqa: SLF001 - torch passes its id alone
         if getattr(iterator, "_persistent_workers", False) and os.getpid() == rank_pid:
-            on_start(iterator)
+            listener.loader_started(iterator)
         return result
 
     def end(loader: int) -> Any:  # torch's

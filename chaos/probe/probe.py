@@ -19,12 +19,9 @@ from chaos.model.event import (
     CheckpointRead,
     GroupJoined,
     Inputs,
-    LoaderProcesses,
-    LossResolved,
     ProbeFailed,
     ReportBegun,
     ReportReturned,
-    StepDone,
     UploadBegun,
     UploadEnded,
     ValidationBegun,
@@ -42,8 +39,9 @@ from chaos.probe.loaders import postpone_loader_loss, watch_loaders
 from chaos.probe.order_executor import OrderExecutor, PlannedStops, is_load_op
 from chaos.probe.process_identity import HERE
 from chaos.probe.saves import SaveFolder
-from chaos.probe.steps import Losses, StepHook
+from chaos.probe.steps import StepHook
 from chaos.probe.storage_faults import StorageSettings, find_injector
+from chaos.probe.training_listener import Losses, TrainingListener
 from chaos.probe.watchers import Watchers
 from chaos.probe.write_ledger import mark_training_begin
 from chaos.run.clock import SystemClock
@@ -69,7 +67,7 @@ class Worker:
     accelerators: tuple[str, ...] = ()
 
 
-class Probe:
+class Probe(TrainingListener):
     """The probe of one worker process. It counts (epoch, step) as the job's own code could."""
 
     def __init__(
@@ -86,14 +84,17 @@ class Probe:
         self._target = target
         self._cursor = Cursor(target.attempt, target.rank, *training_place)
         record = Recorder(self._cursor, journal.add, self.report_failure)
+        self._stops = PlannedStops.from_ops(plan.ops, target)
         self._watchers = Watchers(
             plan.watch,
             record,
+            self,
             has_reports="reports" in plan.job.launcher_facts.features,
             epoch_steps=plan.job.epoch_steps,
+            follows_validation=self._stops.has_validation_ops,
         )
+        self._steps = StepHook(self, self._watchers, self.report_failure)
         self._order_executor = OrderExecutor(controller.obeyed, SystemClock())
-        self._optimizer = ""
         self._report_thread = 0
         self._upload_state = threading.local()
         self._early_reports = 0
@@ -102,9 +103,6 @@ class Probe:
         self._recorded_failures: set[tuple[str, str]] = set()
         self._object_ops = plan.select_storage_ops(own_objects=True)
         self._follows_loads = any(map(is_load_op, plan.ops))
-        self._stops = PlannedStops.from_ops(plan.ops, target)
-        is_watched = plan.watch.state or plan.watch.inputs
-        self._follows_validation = is_watched or self._stops.has_validation_ops
 
     @classmethod
     def create_probe(cls, worker: Worker, directory: RunDirectory, address: RunAddress) -> "Probe":
@@ -145,8 +143,6 @@ class Probe:
         report it came with.
         """
         self._saves = SaveFolder(directory.save_records)
-        if self._follows_validation:
-            self._watchers.on_validation = self.record_validation_start
         self._watchers.object_faults = find_injector(
             StorageSettings(directory.path, self._object_ops)
         )
@@ -158,24 +154,9 @@ class Probe:
             find_stop=self._stop_in_save if self._stops.save_ops else None,
             stop_in_load=self._stop_in_load if self._follows_loads else None,
         )
-        self._steps = StepHook(
-            self.record_step,
-            self.record_resolved_losses,
-            self.report_failure,
-            on_step_begin=self.record_step_start,
-            close_inputs=self._watchers.input_closer,
-            on_gradients_due=self._watchers.take_gradients,
-            on_state_load=self._watchers.note_state_load,
-        )
-        self._watchers.list_open_losses = self._steps.list_open_losses
         self._watchers.set_save_callback(self._steps.note_save)
-        self._steps.has_gradients = self._watchers.has_gradients
-        self._steps.find_versions = self._watchers.find_versions
-        self._steps.find_gradient_mark = self._watchers.find_gradient_mark
-        self._steps.drop_inputs = self._watchers.drop_inputs
-        self._steps.drop_gradients = self._watchers.drop_gradients
         self._steps.install()
-        watch_loaders(self.record_loader_count, self._watchers.loader_started)
+        watch_loaders(self._watchers)
         keep_first_buckets(ranks)
         call_after_import(MODULES, lambda _: self._record_safely(self._install_libraries))
 
@@ -184,11 +165,27 @@ class Probe:
         with contextlib.suppress(OSError):
             self._journal.add(CheckpointRead(**self._cursor.rank_fields(), checkpoint=checkpoint))
 
-    def record_step_start(self, optimizer: Any) -> None:  # see `find_kind`
+    # -- events of hooks -------------------------------------------------------------------------
+
+    def gradients_ready(self) -> None:
+        self._watchers.gradients_ready()
+
+    def gradients_outdated(self) -> None:
+        self._watchers.gradients_outdated()
+
+    def window_dropped(self) -> None:
+        self._watchers.window_dropped()
+
+    def state_loaded(self) -> None:
+        self._watchers.state_loaded()
+
+    def losses_resolved(self, epoch: int, step: int, losses: Losses, inputs: Inputs | None) -> None:
+        self._watchers.losses_resolved(epoch, step, losses, inputs)
+
+    def step_begins(self, optimizer: Any) -> None:  # see `find_kind`
         """Stop at an op of this attempt's first step; look at the state before the step."""
-        self._optimizer = self._watchers.describe_optimizer(optimizer)
         epoch_before = self._cursor.epoch
-        self._watchers.settle_resume(optimizer)
+        self._watchers.settle_resume(optimizer, self._steps.list_open_losses)
         if self._cursor.epoch > epoch_before:
             self._record_safely(
                 partial(self._controller.resumed, self._target.attempt, self._cursor.epoch)
@@ -198,27 +195,19 @@ class Probe:
         self._watchers.step_begins(optimizer)
         self._order_executor.step_begins(optimizer)
 
-    def record_step(self, losses: Losses | None, inputs: Inputs | None = None) -> TrainingPlace:
+    def step_done(self, losses: Losses | None, inputs: Inputs | None) -> TrainingPlace:
         """Record an optimizer step, stop at an op that waits for it, and return its place."""
-        cursor = self._cursor
         mark_training_begin()
         # Recorded before the rank is held: a kill at this place finds the step in the journal. Then
         # the state is looked at, and only then the op arrives, so that a snapshot is never the work
         # of a rank that was being killed.
-        with self._watchers.cost.watch_time:
-            cursor.step += 1
-            place = TrainingPlace(cursor.epoch, cursor.step)
-            event = StepDone(
-                **cursor.place_fields(), losses=losses, inputs=inputs, optimizer=self._optimizer
-            )
-            self._journal.add(event)
-            self._watchers.step_done()
+        place = self._watchers.step_done(losses, inputs)
         self._order_executor.step_done()
         for index in self._stops.step_ops.get(place, ()):
             self._arrive(index)
         return place
 
-    def record_validation_start(self) -> None:
+    def validation_begins(self) -> None:
         """Record, once per epoch, that its model is called in evaluation; stop at an op there."""
         cursor = self._cursor
         if not cursor.step or self._validated_epoch == cursor.epoch:
@@ -226,25 +215,12 @@ class Probe:
         self._validated_epoch = cursor.epoch
         self._record_safely(self._record_validation)
 
-    def record_resolved_losses(
-        self, epoch: int, step: int, losses: Losses, inputs: Inputs | None = None
-    ) -> None:
-        """Record the losses and inputs of a step that stayed on the accelerator until now."""
-        self._journal.add(
-            LossResolved(
-                **self._cursor.rank_fields(), epoch=epoch, step=step, losses=losses, inputs=inputs
-            )
-        )
+    # -- called by the launcher ------------------------------------------------------------------
 
     def record_group_join(self) -> None:
         """Record that this rank has joined a process group."""
         with contextlib.suppress(OSError):
             self._journal.add(GroupJoined(**self._cursor.rank_fields()))
-
-    def record_loader_count(self, count: int) -> None:
-        """Record the number of the loaders' processes."""
-        with contextlib.suppress(OSError):
-            self._journal.add(LoaderProcesses(**self._cursor.place_fields(), count=count))
 
     def record_report_start(self) -> None:
         """Record that `report()` was entered; arm the hold that `reported` needs.
@@ -253,7 +229,7 @@ class Probe:
         start, ends no epoch: it has no place, and is marked for the observer.
         """
         with self._watchers.cost.watch_time:
-            StepHook.resolve_installed()
+            self._steps.resolve_pending()
             self._is_early_report = self._watchers.has_optimizer and not self._steps.has_trained
             self._watchers.report_begins(is_early=self._is_early_report)
             if self._is_early_report:
@@ -274,14 +250,14 @@ class Probe:
         """Record that `report()` returned, which is not a commit, and count an epoch."""
         cursor = self._cursor
         if self._is_early_report:
-            StepHook.forget_open_window()
+            self._steps.forget_window()
             return
         self._journal.add(
             ReportReturned(**cursor.rank_fields(), epoch=cursor.epoch, error=_describe_error(error))
         )
         if error is not None:
             return
-        StepHook.forget_open_window()
+        self._steps.forget_window()
         ended_epoch = cursor.epoch
         cursor.epoch, cursor.step = ended_epoch + 1, 0
         # Both moments are reached here: for `committed` the chaos controller holds this worker

@@ -14,74 +14,37 @@ import os
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any
 
 from chaos.errors import InjectedError, ResumeMismatchError
-from chaos.model.event import Inputs
-from chaos.model.places import TrainingPlace
 from chaos.probe.libraries import watch_batches, watch_rounds
 from chaos.probe.state.gradients import is_empty_step
+from chaos.probe.state.inputs import StepInputs
+from chaos.probe.training_listener import Losses, TrainingListener, TrainingQuestions
 
-Losses: TypeAlias = tuple[float | str, ...]
 # Steps whose losses may wait on an accelerator for a report.
 PENDING_MAX = 512
 
 
-class UnreadInputs(Protocol):
-    """The inputs of the model for one step."""
-
-    @property
-    def is_on_accelerator(self) -> bool:
-        """Whether a part of them still is on an accelerator."""
-
-    def load_inputs(self) -> Inputs | None:
-        """Return their digests; waits for the accelerator."""
-
-
 class StepHook:
-    """The hooks in torch, installed once per worker process.
+    """The hooks in torch, installed once per worker process."""
 
-    `on_gradients_due` is called before the first `backward()` of an attempt, and before the
-    first one after a report, or a save, that came while gradients were accumulated for a
-    step. Set later: `drop_gradients` is called at a second such place of one step, as an
-    attempt may resume from either; `has_gradients` returns whether any gradient is left for
-    a step, `find_versions` how often parameters were changed, `find_gradient_mark` what differs
-    once gradients were cleared, and `drop_inputs` drops the inputs that were backpropagated.
-    """
-
-    _installed: ClassVar["StepHook | None"] = None
-
-    def __init__(  # noqa: PLR0913 (what it calls)
+    def __init__(
         self,
-        on_step_end: Callable[[Losses | None, Inputs | None], TrainingPlace],
-        on_resolve: Callable[[int, int, Losses, Inputs | None], None],
+        listener: TrainingListener,
+        questions: TrainingQuestions,
         report_failure: Callable[[str, Exception], None],
-        *,
-        on_step_begin: Callable[[Any], None] | None = None,
-        close_inputs: Callable[[], UnreadInputs] | None = None,
-        on_gradients_due: Callable[[], None] | None = None,
-        on_state_load: Callable[[], None] | None = None,
     ) -> None:
-        self._on_step_end = on_step_end
-        self._on_resolve = on_resolve
+        self._listener, self._questions = listener, questions
         self._report_failure = report_failure
-        self._on_step_begin = on_step_begin
-        self._close_inputs = close_inputs
-        self._on_gradients_due = on_gradients_due
-        self._on_state_load = on_state_load
-        self.has_gradients: Callable[[], bool] = lambda: True
-        self.find_versions: Callable[[], tuple[int, ...]] = tuple
-        self.find_gradient_mark: Callable[[], tuple[int, ...] | None] = tuple
-        self.drop_inputs: Callable[[], None] = lambda: None
-        self.drop_gradients: Callable[[], None] = lambda: None
         self._versions: tuple[int, ...] = ()
         self._gradient_mark: tuple[int, ...] | None = ()
-        self._can_have_gradients = on_gradients_due is not None
+        self._can_have_gradients = True  # and the listener has not looked at them
         self._has_seen_gradients = False  # at the gradients of the open window
         self._is_empty_step = self._is_stepping = False
         self.has_trained = False
         self._open_losses: list[Any] = []
-        self._pending_steps: list[tuple[int, int, tuple[Any, ...], UnreadInputs | None]] = []
+        self._pending_steps: list[tuple[int, int, tuple[Any, ...], StepInputs | None]] = []
         self._pid = os.getpid()
 
     def install(self) -> None:
@@ -113,7 +76,6 @@ class StepHook:
             owner.zero_grad = self._wrap_zero_grad(owner.zero_grad)
         torch.nn.Module.load_state_dict = self._wrap_load(torch.nn.Module.load_state_dict)
         self._watch_steps()
-        StepHook._installed = self
 
     def _watch_steps(self) -> None:
         from torch.optim import Optimizer, optimizer
@@ -158,15 +120,14 @@ class StepHook:
             if os.getpid() == self._pid:
                 if self._open_losses:
                     self._begin_window()
-                if self._on_state_load is not None:
-                    self._on_state_load()
+                self._listener.state_loaded()
             return result
 
         return load_state
 
     def _begin_window(self) -> None:
         try:
-            self._versions = self.find_versions()
+            self._versions = self._questions.find_versions()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._report_failure("gradients", error)
 
@@ -175,7 +136,7 @@ class StepHook:
         if os.getpid() != self._pid or self._is_stepping:
             return
         try:
-            is_cleared = self.find_gradient_mark() != self._gradient_mark
+            is_cleared = self._questions.find_gradient_mark() != self._gradient_mark
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's call
             self._report_failure("gradients", error)
             return
@@ -186,9 +147,9 @@ class StepHook:
         try:
             # Sharpness-aware training moves the parameters by gradients that it then throws away.
             # Optimizers that were made since are no sign of that.
-            versions = self.find_versions()[: len(self._versions)]
-            if versions == self._versions and not self.has_gradients():
-                self._forget_window()
+            versions = self._questions.find_versions()[: len(self._versions)]
+            if versions == self._versions and not self._questions.has_gradients():
+                self.forget_window()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's call
             self._report_failure("gradients", error)
 
@@ -200,30 +161,26 @@ class StepHook:
     def note_save(self) -> None:
         """Look at what is accumulated so far, before more is: the job has saved a file."""
         if self._open_losses and os.getpid() == self._pid:
-            self._can_have_gradients = self._on_gradients_due is not None
+            self._can_have_gradients = True
 
     def list_open_losses(self) -> Losses:
         """Return the losses since the last step; waits for the accelerator."""
         return tuple(encode_number(loss.item()) for loss in self._open_losses)
 
-    @classmethod
-    def forget_open_window(cls) -> None:
+    def forget_window(self) -> None:
         """Drop losses and inputs since the last step, which a resumed process would not have."""
-        if cls._installed is not None:
-            cls._installed._forget_window()  # noqa: SLF001 - its own class
-
-    @classmethod
-    def resolve_installed(cls) -> None:
-        """Read the losses and inputs that are still on an accelerator."""
-        if cls._installed is not None:
-            cls._installed.resolve_pending()
+        if self._open_losses:
+            self._can_have_gradients = True
+        self._open_losses.clear()
+        self._has_seen_gradients = False
+        self._listener.window_dropped()
 
     def resolve_pending(self) -> None:
         """Read the pending losses and inputs, in the order of their steps."""
         pending, self._pending_steps = self._pending_steps, []
         for epoch, step, losses, unread_inputs in pending:
             loss_values = tuple(encode_number(loss.item()) for loss in losses)
-            self._on_resolve(
+            self._listener.losses_resolved(
                 epoch,
                 step,
                 loss_values,
@@ -232,21 +189,17 @@ class StepHook:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _forget_window(self) -> None:
-        if self._open_losses:
-            self._can_have_gradients = self._on_gradients_due is not None
-        self._open_losses.clear()
-        self._has_seen_gradients = False
-        self.drop_inputs()
-
     def _examine_gradients(self) -> None:
         """Look at the gradients before this `backward()` adds to them."""
-        if os.getpid() != self._pid or self._on_gradients_due is None:
+        if os.getpid() != self._pid:
             return
-        examine = self.drop_gradients if self._has_seen_gradients else self._on_gradients_due
+        is_second = self._has_seen_gradients
         self._can_have_gradients, self._has_seen_gradients = False, True
         try:
-            examine()
+            if is_second:
+                self._listener.gradients_outdated()
+            else:
+                self._listener.gradients_ready()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._report_failure("gradients", error)
 
@@ -255,7 +208,7 @@ class StepHook:
             self.has_trained = True
             self._open_losses.append(tensor.detach())
             try:
-                self._gradient_mark = self.find_gradient_mark()
+                self._gradient_mark = self._questions.find_gradient_mark()
             except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
                 self._report_failure("gradients", error)
 
@@ -266,8 +219,8 @@ class StepHook:
         try:
             # Libraries call `step()` to make an optimizer's state: that is no step of training.
             self._is_empty_step = not self._open_losses and is_empty_step(optimizer)
-            if self._on_step_begin is not None and not self._is_empty_step:
-                self._on_step_begin(optimizer)
+            if not self._is_empty_step:
+                self._listener.step_begins(optimizer)
         except (InjectedError, ResumeMismatchError):
             raise  # such an error is meant for the user's step
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
@@ -294,10 +247,10 @@ class StepHook:
         # numbers of some steps, and not the steps.
         losses, self._open_losses = tuple(self._open_losses), []
         self._has_seen_gradients = False
-        unread_inputs = None if self._close_inputs is None else self._close_inputs()
+        unread_inputs = self._questions.close_inputs()
         has_late_losses = any(loss.device.type != "cpu" for loss in losses)
         has_late_inputs = unread_inputs is not None and unread_inputs.is_on_accelerator
-        epoch, step = self._on_step_end(
+        epoch, step = self._listener.step_done(
             None if has_late_losses else tuple(encode_number(loss.item()) for loss in losses),
             None if unread_inputs is None or has_late_inputs else unread_inputs.load_inputs(),
         )

@@ -12,9 +12,13 @@ from chaos.model.event import (
     AnyEvent,
     Declared,
     EpochEnded,
+    Inputs,
+    LoaderProcesses,
+    LossResolved,
     PartUploaded,
     ProcessSeen,
     StateSeen,
+    StepDone,
     TrainFnEnded,
     WatchCost,
 )
@@ -32,12 +36,13 @@ from chaos.probe.state.restored_values import FOLDER, ValueOrders
 from chaos.probe.state.roots import RootModules
 from chaos.probe.state.watch import StateWatch, find_kind
 from chaos.probe.storage_faults import StorageInjector
+from chaos.probe.training_listener import Losses, TrainingListener
 from chaos.run.file_digest import folder_digests
 from chaos.run.process_size import process_size
 from chaos.wording import shorten_text
 
 
-class Watchers:
+class Watchers(TrainingListener):
     """State, inputs and files of one rank. Nothing is watched before `install`.
 
     Without reports, an epoch ends with a save of the job's own; with `epoch_steps`, given or
@@ -48,12 +53,14 @@ class Watchers:
         self,
         watch: Watch,
         record: Recorder,
+        listener: TrainingListener,
         *,
         has_reports: bool = True,
         epoch_steps: int | None = None,
+        follows_validation: bool = False,
     ) -> None:
         self.cost = record.cost
-        self._watch = watch
+        self._watch, self._listener = watch, listener
         self._record = record
         self._cursor, self._write, self._report_failure = (
             record.cursor,
@@ -66,12 +73,11 @@ class Watchers:
         self._files: JobFiles | None = None
         self._saves: SaveFolder | None = None
         self._copies: FileCopies | None = None
-        self.on_validation: Callable[[], None] | None = None
         #: the faults of the objects that the job puts into a store
         self.object_faults: StorageInjector | None = None
-        self.list_open_losses: Callable[[], tuple[float | str, ...]] = tuple
-        self._has_reports = has_reports
-        self._epoch_steps = epoch_steps
+        self._has_reports, self._epoch_steps = has_reports, epoch_steps
+        self._follows_validation = watch.state or watch.inputs or follows_validation
+        self._optimizer = ""
 
     def install(
         self,
@@ -113,16 +119,6 @@ class Watchers:
                 ).watch()
 
     @property
-    def input_closer(self) -> Callable[[], StepInputs] | None:
-        """The function that closes the window of inputs, None if they are not watched."""
-        return None if self._inputs is None else self._close_inputs
-
-    def drop_inputs(self) -> None:
-        """Drop the inputs that were backpropagated since the last step."""
-        if self._inputs is not None:
-            self._inputs.drop_calls()
-
-    @property
     def has_optimizer(self) -> bool:
         """Whether the job was seen to make an optimizer."""
         return self._state is not None and bool(self._state.state_objects.list_objects("optimizer"))
@@ -139,14 +135,12 @@ class Watchers:
         if self._files is not None:
             self._files.record_early_reads(paths)
 
-    def take_gradients(self) -> None:
-        """Look at the gradients that are accumulated so far."""
+    def gradients_ready(self) -> None:
         if self._state is not None:
             with self.cost.watch_time:
                 self._state.take_gradients()
 
-    def note_state_load(self) -> None:
-        """Look for the place of a resume once more: a module has got another state."""
+    def state_loaded(self) -> None:
         if self._files is not None:
             self._files.resume_finder.reopen_search()
 
@@ -163,27 +157,41 @@ class Watchers:
 
         self._files.on_save = note_save
 
-    def drop_gradients(self) -> None:
-        """Forget the gradients that were accumulated at an earlier place."""
+    def gradients_outdated(self) -> None:
         if self._state is not None:
             self._state.drop_gradients()
 
+    def window_dropped(self) -> None:
+        if self._inputs is not None:
+            self._inputs.drop_calls()
+
+    def loaders_counted(self, count: int) -> None:
+        with contextlib.suppress(OSError):
+            self._write(LoaderProcesses(**self._cursor.place_fields(), count=count))
+
+    def losses_resolved(self, epoch: int, step: int, losses: Losses, inputs: Inputs | None) -> None:
+        self._write(
+            LossResolved(
+                **self._cursor.rank_fields(), epoch=epoch, step=step, losses=losses, inputs=inputs
+            )
+        )
+
+    def validation_begins(self) -> None:
+        self._listener.validation_begins()
+
     def has_gradients(self) -> bool:
-        """Return whether any gradient is left for a step; True where state is not watched."""
         if self._state is None:
             return True
         with self.cost.watch_time:
             return any(find_gradients(self._state.list_optimizers()))
 
     def find_gradient_mark(self) -> tuple[int, ...] | None:
-        """Return what differs once the gradients were cleared; reads none of them."""
         return find_gradient_mark([] if self._state is None else self._state.list_optimizers())
 
     def find_versions(self) -> tuple[int, ...]:
-        """Return how often parameters were changed, see `find_versions`."""
         return find_versions([] if self._state is None else self._state.list_optimizers())
 
-    def describe_optimizer(self, optimizer: Any) -> str:  # see `find_kind`
+    def _describe_optimizer(self, optimizer: Any) -> str:  # see `find_kind`
         """Return number and kind of an optimizer; empty for the first, and where it is unknown."""
         optimizers = (
             [] if self._state is None else self._state.state_objects.list_objects("optimizer")
@@ -193,14 +201,19 @@ class Watchers:
         )
         return f"{number} ({type(optimizer).__name__})" if number else ""
 
-    def settle_resume(self, optimizer: Any) -> None:  # see `find_kind`
+    def settle_resume(
+        self,
+        optimizer: Any,  # see `find_kind`
+        list_open_losses: Callable[[], Losses],
+    ) -> None:
         """Find out, before a step is looked at or stopped at, where the attempt resumed."""
+        self._optimizer = self._describe_optimizer(optimizer)
         if self._files is not None:
             if self._state is not None:
                 self._state.state_objects.add_object(find_kind(optimizer), optimizer)
             place_before = self._cursor.place_key()
             with self.cost.watch_time:
-                self._files.step_begins(self._find_evidence)
+                self._files.step_begins(lambda: self._find_evidence(list_open_losses()))
             if self._state is not None and self._cursor.place_key() != place_before:
                 self._state.reset_entry()
 
@@ -223,15 +236,25 @@ class Watchers:
                 is_every_step = self._watch.entries == "steps"
                 self._state.step_begins(optimizer, may_be_entered=is_saved or is_every_step)
 
-    def step_done(self) -> None:
-        """Look at the state after a step that was counted."""
-        self.cost.step_count += 1
-        if self._files is not None:
-            self._files.step_done()
-        if self._state is not None:
-            self._state.step_done()
-        if self._state is None and self._roots is not None:
-            self._roots.end_search()
+    def step_done(self, losses: Losses | None, inputs: Inputs | None) -> TrainingPlace:
+        """Count and record a step, and look at the state after it."""
+        cursor = self._cursor
+        with self.cost.watch_time:
+            cursor.step += 1
+            place = self._find_place()
+            self._write(
+                StepDone(
+                    **cursor.place_fields(), losses=losses, inputs=inputs, optimizer=self._optimizer
+                )
+            )
+            self.cost.step_count += 1
+            if self._files is not None:
+                self._files.step_done()
+            if self._state is not None:
+                self._state.step_done()
+            elif self._roots is not None:
+                self._roots.end_search()
+        return place
 
     def report_begins(self, *, is_early: bool) -> None:
         """Determine the place of this rank, before its report is counted."""
@@ -327,15 +350,9 @@ class Watchers:
             self._state = StateWatch(record, sample_steps=self._watch.every)
         if self._watch.inputs:
             self._inputs = InputWindow()
-        if not (self._watch.state or self._watch.inputs or self.on_validation):
+        if not self._follows_validation:
             return
-        on_validation = self.on_validation or (lambda: None)
-        self._roots = RootModules(
-            self._on_model_call,
-            self._on_root_found,
-            self._report_failure,
-            on_validation=on_validation,
-        )
+        self._roots = RootModules(self, self._report_failure)
         if self._state is not None:
             self._state.install(self._roots)
         state = self._state
@@ -365,7 +382,7 @@ class Watchers:
             event.attempt, event.rank, find_resume_place(event), event.components
         )
 
-    def _find_evidence(self) -> StepKeys:
+    def _find_evidence(self, losses: Losses) -> StepKeys:
         """Return what is seen of the first step of an attempt before it is made."""
         model, optimizer = ("", "") if self._state is None else self._state.find_state_keys()
         step_inputs = (
@@ -374,13 +391,10 @@ class Watchers:
             else self._inputs.gather_inputs(*self._find_training()).load_inputs()
         )
         inputs = "" if step_inputs is None else step_inputs.digest
-        return StepKeys(
-            model=model, optimizer=optimizer, inputs=inputs, losses=self.list_open_losses()
-        )
+        return StepKeys(model=model, optimizer=optimizer, inputs=inputs, losses=losses)
 
-    def _close_inputs(self) -> StepInputs:
-        assert self._inputs is not None
-        return self._inputs.close_window(*self._find_training())
+    def close_inputs(self) -> StepInputs | None:
+        return None if self._inputs is None else self._inputs.close_window(*self._find_training())
 
     def _find_training(self) -> tuple[Callable[[], list[Any]], int]:
         """Return what tells of the optimizers that train, and the epoch in which they do."""
@@ -389,7 +403,7 @@ class Watchers:
         )
         return list_optimizers, self._cursor.epoch
 
-    def _on_model_call(
+    def model_called(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner
     ) -> ModuleCall | None:
         # Before the ranks wait for each other in the backward pass: once any rank begins its first
@@ -408,6 +422,6 @@ class Watchers:
         with self.cost.watch_time:
             return self._inputs.add_call(args, kwargs, owner)
 
-    def _on_root_found(self) -> None:
+    def root_found(self) -> None:
         if self._state is not None:
             self._state.add_root()

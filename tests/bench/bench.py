@@ -30,13 +30,13 @@ from chaos.extensions.preflight.market import find_preset
 from chaos.extensions.preflight.question import change_question
 from chaos.launch.forked.backend import ForkBackend
 from chaos.launch.ray.backend import RayBackend
-from chaos.model.event import StepDone, WatchCost
+from chaos.model.event import WatchCost
 from chaos.model.history import History
-from chaos.model.places import TrainingPlace
 from chaos.model.plan import Plan
 from chaos.model.watch import Watch
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.steps import StepHook
+from chaos.probe.training_listener import TrainingListener
 from chaos.probe.watchers import Watchers
 from chaos.run.clock import SystemClock
 from chaos.run.directory import create_run
@@ -269,29 +269,14 @@ def _watch(watch: Watch, folder: Path, costs: list[tuple[float, float]]) -> Call
             costs.append((event.watch_ns / event.steps / 1e3, event.state_ns / event.steps / 1e3))
 
     record = Recorder(cursor, keep, print)
-    watchers = Watchers(watch, record)
+    watchers = Watchers(watch, record, TrainingListener())
     watchers.install(folder, ranks=1, was_handed_none=False, find_stop=None)
-
-    def step_done(losses: Any, inputs: Any) -> TrainingPlace:
-        with watchers.cost.watch_time:
-            cursor.step += 1
-            where: dict[str, Any] = cursor.place_fields()
-            journal.add(StepDone(**where, losses=losses, inputs=inputs))
-            watchers.step_done()
-        return TrainingPlace(cursor.epoch, cursor.step)
 
     def report() -> None:
         watchers.report_begun()
         cursor.epoch, cursor.step = cursor.epoch + 1, 0
 
-    StepHook(
-        step_done,
-        lambda *_: None,
-        record.report_failure,
-        on_step_begin=watchers.step_begins,
-        close_inputs=watchers.input_closer,
-        on_gradients_due=watchers.take_gradients,
-    ).install()
+    StepHook(watchers, watchers, record.report_failure).install()
     return report
 
 

@@ -26,7 +26,7 @@ from chaos.extensions.guard.process import GuardPolicy
 from chaos.extensions.guard.watch import GuardedRank
 
 EVERY = 100
-OF_STEPS = ("_on_model_call", "_on_step_begin", "_on_step_end", "_close_inputs")
+OF_STEPS = ("model_called", "step_begins", "step_done", "close_inputs")
 STARTS = 5
 ONE_STEP = """
 import torch

@@ -10,6 +10,7 @@ from chaos.model.watch import Watch
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.job_files import JobFiles
 from chaos.probe.saves import SaveFolder, SaveRecord
+from chaos.probe.training_listener import TrainingListener
 from chaos.probe.watchers import Watchers
 from chaos.run.directory import EPOCH_LENGTHS_FILE, RunDirectory
 from chaos.run.record_file import write_fields
@@ -26,14 +27,15 @@ class Rank:
         self.events: list[AnyEvent] = []
         record = Recorder(self.cursor, self.events.append, lambda *_: None)
         watch = Watch(state=False, inputs=False)
-        self.watchers = Watchers(watch, record, has_reports=False, epoch_steps=epoch_steps)
+        self.watchers = Watchers(
+            watch, record, TrainingListener(), has_reports=False, epoch_steps=epoch_steps
+        )
         self.saves = SaveFolder(folder)
         self.watchers._files = JobFiles(record, self.saves, may_move=attempt > 0, ranks=1)
 
     def step(self) -> tuple[int, int]:
         self.watchers.step_begins(None)
-        self.cursor.step += 1
-        self.watchers.step_done()
+        self.watchers.step_done(None, None)
         return self.cursor.epoch, self.cursor.step
 
     def save(self) -> None:

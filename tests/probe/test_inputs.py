@@ -14,6 +14,7 @@ import torch
 from chaos.model.event import Inputs
 from chaos.probe.state.inputs import SAMPLES_MAX, InputWindow, Owner
 from chaos.probe.state.roots import SEARCH_STEPS_MAX, CopiedRootHook, RootModules
+from tests.probe.scripted import Scripted
 
 ROWS = torch.arange(12.0).reshape(4, 3)
 OWNER = Owner(torch.nn.Linear(3, 1))
@@ -109,7 +110,9 @@ class Seen:
     def __init__(self) -> None:
         self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
         self.first = 0
-        self.roots = RootModules(self._called, self._found, self._failed)
+        self.roots = RootModules(
+            Scripted(model_called=self._called, root_found=self._found), self._failed
+        )
         self.roots.watch(list)
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> None:
@@ -270,7 +273,7 @@ def test_calls_of_modules_that_no_optimizer_trains_are_none_of_training(seen: Se
     net, window = Net(), InputWindow()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     seen.roots.end_search()
-    roots = RootModules(window.add_call, lambda: None, seen._failed)
+    roots = RootModules(Scripted(model_called=window.add_call), seen._failed)
     roots.watch(list)
     try:
         for _ in range(40):  # as a range test does: a copy may lie where the one before it lay
@@ -292,9 +295,7 @@ def test_calls_of_modules_that_no_optimizer_trains_are_none_of_training(seen: Se
 def test_validation_is_a_call_in_evaluation_mode_without_gradients(seen: Seen) -> None:
     validations: list[int] = []
     seen.roots.end_search()
-    roots = RootModules(
-        lambda *_: None, lambda: None, seen._failed, on_validation=lambda: validations.append(1)
-    )
+    roots = RootModules(Scripted(validation_begins=lambda: validations.append(1)), seen._failed)
     roots.watch(list)
     net = Net()
     try:
@@ -339,7 +340,7 @@ class Training:
         self.net = Net() if net is None else net
         self.window = InputWindow()
         self.failures: list[str] = []
-        self.roots = RootModules(self.window.add_call, lambda: None, self._failed)
+        self.roots = RootModules(Scripted(model_called=self.window.add_call), self._failed)
         self.roots.watch(list)
 
     def step(self) -> list[str]:
@@ -651,7 +652,9 @@ def test_an_error_in_a_hook_is_recorded_and_does_not_fail_the_step() -> None:
             raise ValueError(outputs.shape)
 
     failures: list[str] = []
-    roots = RootModules(lambda *_: Broken(), lambda: None, lambda where, _: failures.append(where))
+    roots = RootModules(
+        Scripted(model_called=lambda *_: Broken()), lambda where, _: failures.append(where)
+    )
     roots.watch(list)
     try:
         Net()(ROWS).sum().backward()

@@ -11,6 +11,7 @@ from torch.utils.data._utils import signal_handling
 
 from chaos.errors import LoaderLostError
 from chaos.probe.loaders import postpone_loader_loss, watch_loaders
+from tests.probe.scripted import Scripted
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     for name in ("_set_worker_pids", "_remove_worker_pids"):
         monkeypatch.setattr(signal_handling, name, getattr(signal_handling, name))
     seen: list[int] = []
-    watch_loaders(seen.append, lambda _: None)
+    watch_loaders(Scripted(loaders_counted=seen.append))
     return seen
 
 

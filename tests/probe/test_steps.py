@@ -10,6 +10,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict
 from chaos.model.places import TrainingPlace
 from chaos.probe.state.gradients import find_gradient_mark, find_gradients, is_empty_step
 from chaos.probe.steps import StepHook
+from tests.probe.scripted import Scripted
 
 
 class Job:
@@ -21,20 +22,21 @@ class Job:
         self.steps: list[Any] = []
         self.began = 0
         self.waited: list[int] = []
-        self.hook = StepHook(
-            self._step_done,
-            lambda *_: None,
-            self._failed,
-            on_step_begin=self._begins,
-            on_gradients_due=self._gradients_due,
+        self.listener = Scripted(
+            step_begins=self._begins,
+            step_done=self._step_done,
+            gradients_ready=self._gradients_due,
         )
+        self.hook = StepHook(self.listener, self.listener, self._failed)
         self.hook.install()
 
     def watch_gradients(self) -> None:
         """Look for cleared gradients, as the watchers do."""
-        self.hook.has_gradients = lambda: any(find_gradients([self.optimizer]))
-        self.hook.find_versions = lambda: (self.weight._version,)
-        self.hook.find_gradient_mark = lambda: find_gradient_mark([self.optimizer])
+        self.listener.answer(
+            has_gradients=lambda: any(find_gradients([self.optimizer])),
+            find_versions=lambda: (self.weight._version,),
+            find_gradient_mark=lambda: find_gradient_mark([self.optimizer]),
+        )
 
     def backward(self, factor: float) -> None:
         (self.weight.sum() * 0.0 + factor * (self.weight / self.weight.detach()).sum()).backward()
@@ -58,7 +60,6 @@ def _own_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put torch back afterwards."""
     optimizer = sys.modules["torch.optim.optimizer"]
     monkeypatch.setattr(torch.Tensor, "backward", torch.Tensor.backward)
-    monkeypatch.setattr(StepHook, "_installed", None)
     for owner in (torch.optim.Optimizer, torch.nn.Module):
         monkeypatch.setattr(owner, "zero_grad", owner.zero_grad)
     monkeypatch.setattr(torch.nn.Module, "load_state_dict", torch.nn.Module.load_state_dict)
@@ -101,7 +102,7 @@ def test_a_window_left_open_at_a_report_does_not_reach_into_the_next_epoch() -> 
     job = Job()
     job.backward(5.0)
 
-    StepHook.forget_open_window()
+    job.hook.forget_window()
     job.backward(2.0)
     job.optimizer.step()
 
@@ -115,7 +116,7 @@ def test_gradients_are_looked_for_once_after_a_report_within_a_window(
     job = Job()
     job.backward(5.0)
 
-    StepHook.forget_open_window()
+    job.hook.forget_window()
     if thrown_away:
         job.optimizer.zero_grad()
     for _ in range(2):
@@ -127,7 +128,7 @@ def test_gradients_are_looked_for_once_after_a_report_within_a_window(
 def test_gradients_are_looked_for_after_a_save_within_a_window() -> None:
     job = Job()
     dropped: list[int] = []
-    job.hook.drop_gradients = lambda: dropped.append(len(job.waited))
+    job.listener.answer(gradients_outdated=lambda: dropped.append(len(job.waited)))
     job.backward(5.0)
     job.optimizer.step()
     job.optimizer.zero_grad()
@@ -142,7 +143,7 @@ def test_gradients_are_looked_for_after_a_save_within_a_window() -> None:
 def test_gradients_of_two_saves_within_a_window_are_those_of_neither() -> None:
     job = Job()
     dropped: list[int] = []
-    job.hook.drop_gradients = lambda: dropped.append(len(job.waited))
+    job.listener.answer(gradients_outdated=lambda: dropped.append(len(job.waited)))
     job.backward(5.0)
     job.optimizer.step()
     job.optimizer.zero_grad()
@@ -158,7 +159,7 @@ def test_gradients_that_a_step_left_behind_wait_for_nothing() -> None:
     job.backward(5.0)
     job.optimizer.step()
 
-    StepHook.forget_open_window()
+    job.hook.forget_window()
     job.backward(2.0)
 
     assert job.waited == [0]
@@ -218,7 +219,7 @@ def test_an_empty_step_has_neither_rate_nor_gradient() -> None:
 
 def test_a_backward_whose_gradients_are_thrown_away_is_no_part_of_a_step() -> None:
     job = Job()
-    job.hook.has_gradients = lambda: any(find_gradients([job.optimizer]))
+    job.listener.answer(has_gradients=lambda: any(find_gradients([job.optimizer])))
 
     job.backward(0.5)
     job.optimizer.zero_grad()  # a trial, before training begins
@@ -233,8 +234,8 @@ def test_a_backward_whose_gradients_are_thrown_away_is_no_part_of_a_step() -> No
 
 def test_gradients_that_moved_the_parameters_before_they_are_cleared_are_part_of_the_step() -> None:
     job = Job()
-    job.hook.has_gradients = lambda: any(find_gradients([job.optimizer]))
-    job.hook.find_versions = lambda: (job.weight._version,)
+    job.listener.answer(has_gradients=lambda: any(find_gradients([job.optimizer])))
+    job.listener.answer(find_versions=lambda: (job.weight._version,))
 
     job.backward(0.5)
     with torch.no_grad():
@@ -328,9 +329,9 @@ def test_a_trial_may_come_before_there_is_an_optimizer(clear: Any) -> None:
     job = Job()
     job.watch_gradients()
     found: list[Any] = []
-    job.hook.has_gradients = lambda: any(find_gradients(found))
-    job.hook.find_versions = lambda: tuple(job.weight._version for _ in found)
-    job.hook.find_gradient_mark = lambda: find_gradient_mark(found)
+    job.listener.answer(has_gradients=lambda: any(find_gradients(found)))
+    job.listener.answer(find_versions=lambda: tuple(job.weight._version for _ in found))
+    job.listener.answer(find_gradient_mark=lambda: find_gradient_mark(found))
 
     job.backward(0.5)
     if clear is not None:
@@ -362,7 +363,7 @@ def test_inputs_are_dropped_with_the_losses() -> None:
     job = Job()
     job.watch_gradients()
     dropped: list[int] = []
-    job.hook.drop_inputs = lambda: dropped.append(len(job.steps))
+    job.listener.answer(window_dropped=lambda: dropped.append(len(job.steps)))
 
     job.backward(0.5)
     job.weight.grad = None

@@ -48,7 +48,8 @@ from chaos.probe.state.inputs import InputWindow, ModuleCall, Owner, StepInputs,
 from chaos.probe.state.part import UnreadComponent
 from chaos.probe.state.roots import RootModules
 from chaos.probe.state.watch import StateWatch, find_kind
-from chaos.probe.steps import Losses, StepHook
+from chaos.probe.steps import StepHook
+from chaos.probe.training_listener import Losses, TrainingListener
 from chaos.run.clock import SystemClock
 
 NEVER = sys.maxsize
@@ -56,7 +57,7 @@ FAILURES_MAX = 3  # after which a rank is watched no more: each may cost as much
 HALF = 0.5  # of the trained elements: a file with fewer is no save of the training
 
 
-class GuardedRank:
+class GuardedRank(TrainingListener):
     """The guard of this process, if that turns out to train: a rank is known at its first step."""
 
     def __init__(
@@ -74,20 +75,14 @@ class GuardedRank:
         self._state = StateWatch(
             Recorder(Cursor(0, 0, 0), _ignore_event, report_failure), sample_steps=NEVER
         )
-        self._roots = RootModules(self._on_model_call, lambda: None, report_failure)
+        self._roots = RootModules(self, report_failure)
         self._inputs, self._passes = InputWindow(), LoaderPasses()
         self._pass_begin_steps = set[
             int
         ]()  # steps with the first batch of a pass, until they are written
         self._files = GuardedFiles(self._on_save, self._count_failure)
         self._files.without_hooks = self._roots.call_unhooked
-        self._steps = StepHook(
-            self._on_step_end,
-            self._record_step,
-            self._count_failure,
-            on_step_begin=self._on_step_begin,
-            close_inputs=self._close_inputs,
-        )
+        self._steps = StepHook(self, self, self._count_failure)
         self._startup = StartupRecorder(folder, command or GuardedCommand.from_process(), find_rank)
         self._unwatched = UnwatchedTraining(self._report_unwatched)
         self._failures = 0
@@ -110,11 +105,6 @@ class GuardedRank:
         """Watch torch from now on."""
         self._state.install(self._roots)
         self._roots.watch(lambda: self._state.state_objects.list_objects("ema"))
-        optimizers = self._state.list_optimizers
-        self._steps.has_gradients = lambda: any(find_gradients(optimizers()))
-        self._steps.find_versions = lambda: find_versions(optimizers())
-        self._steps.find_gradient_mark = lambda: find_gradient_mark(optimizers())
-        self._steps.drop_inputs = self._inputs.drop_calls
         self._steps.install()
         self._passes.install()
         self._files.on_read = self._on_read
@@ -144,7 +134,7 @@ class GuardedRank:
 
     # -- steps -----------------------------------------------------------------------------
 
-    def _on_model_call(
+    def model_called(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner
     ) -> ModuleCall | None:
         if self._is_off:
@@ -165,7 +155,7 @@ class GuardedRank:
             self._call_load_count = self._files.load_count
         return self._inputs.add_call(args, kwargs, owner)
 
-    def _on_step_begin(self, optimizer: Any) -> None:  # see `find_kind`
+    def step_begins(self, optimizer: Any) -> None:  # see `find_kind`
         if self._is_off:
             return
         self._begun_step_count, self._is_in_step = self._begun_step_count + 1, True
@@ -210,7 +200,7 @@ class GuardedRank:
             "",
         )
 
-    def _on_step_end(self, losses: Losses | None, inputs: Inputs | None = None) -> TrainingPlace:
+    def step_done(self, losses: Losses | None, inputs: Inputs | None) -> TrainingPlace:
         self._is_in_step = False
         self._step_number += 1
         if self._passes.has_new_pass():
@@ -218,10 +208,11 @@ class GuardedRank:
         if self._roots.is_searching:
             self._roots.count_searched_step(self._state.list_optimizers())
         if losses is not None:
-            self._record_step(0, self._step_number, losses, inputs)
+            self.losses_resolved(0, self._step_number, losses, inputs)
         return TrainingPlace(0, self._step_number)
 
-    def _record_step(self, _: int, step: int, losses: Losses, inputs: Inputs | None = None) -> None:
+    def losses_resolved(self, epoch: int, step: int, losses: Losses, inputs: Inputs | None) -> None:
+        del epoch
         if self._is_off:
             return
         numbers = [loss for loss in losses if isinstance(loss, float)]
@@ -241,8 +232,20 @@ class GuardedRank:
         if self._restart is not None:
             self._restart.add_step(salted_step)
 
-    def _close_inputs(self) -> StepInputs:
+    def close_inputs(self) -> StepInputs:
         return self._inputs.close_window(self._state.list_optimizers, 0)
+
+    def window_dropped(self) -> None:
+        self._inputs.drop_calls()
+
+    def has_gradients(self) -> bool:
+        return any(find_gradients(self._state.list_optimizers()))
+
+    def find_versions(self) -> tuple[int, ...]:
+        return find_versions(self._state.list_optimizers())
+
+    def find_gradient_mark(self) -> tuple[int, ...] | None:
+        return find_gradient_mark(self._state.list_optimizers())
 
     def _look_for_training(self) -> None:
         """Look for one without torch's optimizers, each time a backward pass was made."""

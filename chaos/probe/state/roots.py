@@ -12,23 +12,14 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from chaos.probe.state.inputs import Owner
+from chaos.probe.training_listener import RunningCall, TrainingListener
 
 # A global hook costs time at each call of each submodule, so that the search must end also where a
 # parameter that an optimizer has is never called.
 SEARCH_STEPS_MAX = 16
-
-
-class RunningCall(Protocol):
-    """A call of a root that has begun."""
-
-    def record_return(self, outputs: Any) -> None:  # whatever a module returns
-        """Take the outputs; None as well if the call raised."""
-
-
-Call = Callable[[tuple[Any, ...], dict[str, Any], Owner], RunningCall | None]
 
 
 class _HookedRoot(NamedTuple):
@@ -45,17 +36,9 @@ class RootModules:
     """The roots of this process, in the order of their first call."""
 
     def __init__(
-        self,
-        on_call: Call,
-        on_root_found: Callable[[], None],
-        report_failure: Callable[[str, Exception], None],
-        *,
-        on_validation: Callable[[], None] = lambda: None,
+        self, listener: TrainingListener, report_failure: Callable[[str, Exception], None]
     ) -> None:
-        self._on_call = on_call
-        self._on_validation = on_validation
-        self._on_root_found = on_root_found
-        self._report_failure = report_failure
+        self._listener, self._report_failure = listener, report_failure
         self._roots: list[weakref.ref[Any]] = []
         # By id, which a module of today may have from one that is gone.
         self._inner_modules: dict[int, weakref.ref[Any]] = {}
@@ -183,11 +166,11 @@ class RootModules:
         self._inner_modules |= inner_modules
         self._roots.append(weakref.ref(module))
         if len(self._roots) == 1:
-            self._on_root_found()
+            self._listener.root_found()
         return self._install_hook(module, Owner(module))
 
     def _install_hook(self, module: Any, owner: Owner) -> "RootHook":
-        hook = RootHook(self._on_call, self._on_validation, self._report_failure, owner)
+        hook = RootHook(self._listener, self._report_failure, owner)
         if getattr(module, "_compiled_call_impl", None) is not None:
             return hook  # compiled in place (torch 2.13): a hook would be compiled with it
         handles = (
@@ -203,14 +186,11 @@ class RootHook:
 
     def __init__(
         self,
-        on_call: Call,
-        on_validation: Callable[[], None],
+        listener: TrainingListener,
         report_failure: Callable[[str, Exception], None],
         owner: Owner,
     ) -> None:
-        self._on_call = on_call
-        self._on_validation = on_validation
-        self._report_failure = report_failure
+        self._listener, self._report_failure = listener, report_failure
         self._owner = owner
         self._pid = os.getpid()
         # Calls that have not returned, the innermost last: a root may call itself.
@@ -224,11 +204,12 @@ class RootHook:
         self._running_calls.append(None)
         has_gradients = torch.is_grad_enabled()
         if not module.training and not has_gradients and _is_trainable(module):
-            self._on_validation()  # may raise an injected error, which is meant for the job
+            # It may raise an injected error, which is meant for the job.
+            self._listener.validation_begins()
         if not module.training or not has_gradients:
             return
         try:
-            self._running_calls[-1] = self._on_call(args, kwargs, self._owner)
+            self._running_calls[-1] = self._listener.model_called(args, kwargs, self._owner)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._report_failure("inputs", error)
 

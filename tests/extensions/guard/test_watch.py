@@ -40,9 +40,9 @@ class Training:
 
     def step(self) -> None:
         self.model(torch.ones(3, 4)).sum().backward()
-        self.rank._on_step_begin(self.optimizer)
+        self.rank.step_begins(self.optimizer)
         self.optimizer.step()
-        self.rank._on_step_end((0.5,))
+        self.rank.step_done((0.5,), None)
 
     def save(self) -> None:
         torch.save(self.model.state_dict(), self.path)
@@ -72,9 +72,9 @@ class TwoModels(Training):
     def step(self) -> None:
         for model, optimizer in zip(self.models, self.optimizers, strict=True):
             model(torch.ones(3, 4)).sum().backward()
-            self.rank._on_step_begin(optimizer)
+            self.rank.step_begins(optimizer)
             optimizer.step()
-            self.rank._on_step_end((0.5,))
+            self.rank.step_done((0.5,), None)
 
     def save(self, *numbers: int) -> None:
         for number in numbers or (0, 1):
@@ -102,7 +102,7 @@ def test_a_save_has_the_state_with_which_the_next_step_began(training: Training)
 def test_a_model_may_be_called_within_a_transform(tmp_path: Path) -> None:
     training = Training(tmp_path)
     rank, owner = training.rank, Owner(training.model)
-    called = torch.func.vmap(lambda row: (rank._on_model_call((row,), {}, owner), row)[1])
+    called = torch.func.vmap(lambda row: (rank.model_called((row,), {}, owner), row)[1])
 
     called(torch.ones(2, 4))
 
@@ -202,10 +202,10 @@ def test_a_save_that_a_thread_makes_is_not_compared_with_the_next_step(training:
 
 def test_a_save_that_a_thread_makes_while_a_step_is_made_is_of_no_use(training: Training) -> None:
     training.model(torch.ones(3, 4)).sum().backward()
-    training.rank._on_step_begin(training.optimizer)
+    training.rank.step_begins(training.optimizer)
     beside(training.save)
     assert training.saves() == []
-    training.rank._on_step_end((0.5,))
+    training.rank.step_done((0.5,), None)
 
     parts = training.rank._take_parts
 

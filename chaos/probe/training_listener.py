@@ -1,0 +1,167 @@
+"""What the hooks in torch tell of one rank's training, and what they ask about it.
+
+In their order, `?` where not each has it:
+
+    attempt  state_loaded? load_begins load_entered load_ended
+    step     model_called loader_started? gradients_ready? window_dropped? step_begins step_done
+             losses_resolved, at the latest at the report after
+    save     save_begins save_reached? file_saved first_save_recorded? save_ends
+             shards_begin shards_written, of a sharded one; shards_loaded
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from chaos.model.event import Inputs
+from chaos.model.places import START, TrainingPlace
+from chaos.model.trigger import Moment
+from chaos.probe.state.inputs import Owner, StepInputs
+
+Losses: TypeAlias = tuple[float | str, ...]
+#: stops a rank at an op
+Stop: TypeAlias = Callable[[], None]
+
+
+class RunningCall(Protocol):
+    """A call of a root that has begun."""
+
+    def record_return(self, outputs: Any) -> None:  # whatever a module returns
+        """Take the outputs; None as well if the call raised."""
+
+
+class TrainingQuestions:
+    """The questions of hooks, answered as of a rank of which nothing is known."""
+
+    def has_gradients(self) -> bool:
+        """Return whether any gradient is left for a step."""
+        return True
+
+    def find_versions(self) -> tuple[int, ...]:
+        """Return how often parameters were changed."""
+        return ()
+
+    def find_gradient_mark(self) -> tuple[int, ...] | None:
+        """Return what differs once gradients were cleared."""
+        return ()
+
+    def close_inputs(self) -> StepInputs | None:
+        """Return the inputs of the step that ends, and begin anew; None: they are not watched."""
+        return None
+
+    def count_trained(self) -> int:
+        """Return the number of the numbers that this rank trains."""
+        return 0
+
+    def is_hidden(self, path: str) -> bool:  # noqa: ARG002
+        """Return whether a fault hides an object from all that list the store."""
+        return False
+
+    def call_unhooked(self, call: Callable[[], Any]) -> Any:
+        """Return what a function returns that is called while no module has a hook of chaos."""
+        return call()
+
+    def pause_watch(self) -> AbstractContextManager[object]:
+        """Return a context within which files that are opened are not the job's."""
+        return nullcontext()
+
+
+class TrainingListener(TrainingQuestions):
+    """A listener of hooks, to which no event means anything."""
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def model_called(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner
+    ) -> RunningCall | None:
+        """Take a call of a root module in training; return what takes its outputs."""
+
+    def root_found(self) -> None:
+        """Take that the first root module is called for the first time."""
+
+    def validation_begins(self) -> None:
+        """Take that a root module is called in evaluation, without gradients."""
+
+    def loader_started(self, iterator: Any) -> None:
+        """Take the iterator of a loader whose processes live as long as it does."""
+
+    def loaders_counted(self, count: int) -> None:
+        """Take the number of all loaders' processes, whenever it changes."""
+
+    def gradients_ready(self) -> None:
+        """Take that `backward()` begins: the first of an attempt, or after a report or a save.
+
+        Where gradients are accumulated by then, an attempt may resume with them.
+        """
+
+    def gradients_outdated(self) -> None:
+        """Take a second such place of one step, as an attempt may resume from either."""
+
+    def window_dropped(self) -> None:
+        """Take that what was backpropagated since the last step is part of no step."""
+
+    def state_loaded(self) -> None:
+        """Take that a module has got another state."""
+
+    def step_begins(self, optimizer: Any) -> None:  # see `find_kind`
+        """Take what is about to make a step."""
+
+    def step_done(self, losses: Losses | None, inputs: Inputs | None) -> TrainingPlace:  # noqa: ARG002
+        """Take a step that was made; return its place. None: it is read later."""
+        return START
+
+    def losses_resolved(self, epoch: int, step: int, losses: Losses, inputs: Inputs | None) -> None:
+        """Take losses and inputs of an earlier step, read from the accelerator by now."""
+
+    # -- files ---------------------------------------------------------------------------------
+
+    def save_begins(self, path: Path) -> None:
+        """Take the path of a save, before its first byte."""
+
+    def save_reached(self, moment: Moment, epoch: int, path: str) -> Stop | None:
+        """Take a moment that a save has come to; return what stops the rank there."""
+
+    def find_midpoint_stop(self, path: Path) -> Stop | None:
+        """Return what to call between the halves of a file; None to write it at once."""
+
+    def file_saved(self, path: Path, value: Any) -> None:
+        """Take a file that was saved, and what was."""
+
+    def content_pickled(self, path: Path, value: Any) -> None:
+        """Take what was pickled into a file that is not closed yet."""
+
+    def stream_saved(self, stream: Any, value: Any) -> None:
+        """Take what was saved into a buffer, or another stream that is no file."""
+
+    def background_save_begins(self, folder: Path) -> None:
+        """Take the folder of a sharded save that goes on while training does."""
+
+    def shards_begin(self, folder: Path) -> None:
+        """Take the folder into which this rank begins to write its shards."""
+
+    def shards_written(self, folder: Path) -> None:
+        """Take that they are written."""
+
+    def shards_loaded(self, folder: Path) -> None:
+        """Take the folder of which this rank has read its shards."""
+
+    def first_save_recorded(self) -> None:
+        """Take that the first save of an attempt is recorded."""
+
+    def save_ends(self, files: Sequence[Path], value: Any) -> None:
+        """Take the files of a save that is over, none of a buffer, and what was saved if known."""
+
+    def load_begins(self, path: Path) -> str | None:
+        """Return the digest of a file before it is loaded; None: the load is not of interest."""
+
+    def load_entered(self, digest: str) -> None:
+        """Take that the load of such a file begins."""
+
+    def earlier_save_entered(self) -> None:
+        """Take that the first load of a file begins that an earlier attempt saved."""
+
+    def load_ended(
+        self, path: Path, digest: str, error: BaseException | None, value: Any = None
+    ) -> None:
+        """Take how a load ended, and what it returned."""
