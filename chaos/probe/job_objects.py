@@ -22,10 +22,11 @@ from chaos.model.places import TrainingPlace
 from chaos.model.plan import Op
 from chaos.probe.job_code import find_running_line
 from chaos.probe.job_files import JobFiles
-from chaos.probe.open_watch import FileOperation, OpenedFile
+from chaos.probe.open_watch import OpenedFile
 from chaos.probe.process_identity import HERE
 from chaos.probe.storage_faults import StorageInjector
 from chaos.probe.stores import ClientCall, Loses, Steps, StoreRequest, make_call
+from chaos.probe.training_listener import FileOperation
 from chaos.probe.write_ledger import set_call_handler
 from chaos.run.file_digest import WHOLE_MAX, stream_digest
 
@@ -47,7 +48,7 @@ class JobObjects:
         report_failure: Callable[[str, Exception], None],
     ) -> None:
         self._files = files
-        self._saves, self._record_safely = files.saves, files.record_safely
+        self._saves, self._record_safely = files.save_folder, files.record_safely
         self._find_place = find_place
         self._faults = faults
         self._report_failure = report_failure
@@ -113,7 +114,7 @@ class JobObjects:
 
     def _record_begin(self, path: str, place: TrainingPlace, content: bytes) -> None:
         """Remember an object that is about to be put: its process may end before more is known."""
-        save = self._files.build_save(path, place, digest="")
+        save = self._files.save_recorder.build_save(path, place, digest="")
         self._record_safely("save", lambda: self._saves.record_begin(save))
         self._record_safely("save", lambda: self._saves.set_mark("size", len(content)))
 
@@ -129,10 +130,10 @@ class JobObjects:
         copy = self._saves.make_scratch_path(name)
         copy.write_bytes(content)
         try:
-            self._files.record_bytes(opening, opening.path, copy, None)
+            self._files.save_recorder.record_bytes(opening, opening.path, copy, None)
         finally:
             copy.unlink()
-        self._files.report_operations()
+        self._files.save_recorder.report_operations()
 
     def _build_request(
         self, call: ClientCall, path: str, planned_faults: list[tuple[Op, Any]]

@@ -1,7 +1,10 @@
 """The files of earlier attempts that a rank reads, and the place that may follow from them."""
 
+import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from chaos.check.resume_place import (
     InferredPlace,
@@ -9,11 +12,14 @@ from chaos.check.resume_place import (
     StepKeys,
     find_resume_point,
 )
-from chaos.model.event import CodeLine, FileLoaded, Repositioned
+from chaos.model.event import CodeLine, FileLoaded, FilesSeen, Repositioned, SeenFile
+from chaos.model.objects import is_store_object
 from chaos.model.places import START, TrainingPlace
 from chaos.probe.cursor import Cursor, Recorder
+from chaos.probe.file_facts import find_neighbours
 from chaos.probe.job_code import find_running_line
 from chaos.probe.saves import ResumedSave, SaveFolder, SaveRecord, resolve_name
+from chaos.probe.training_listener import TrainingListener
 from chaos.run.file_digest import file_digest
 from chaos.wording import shorten_text
 
@@ -33,18 +39,25 @@ class ResumeFinder:
     A job may make steps before it reads its save, as one that trains a teacher at each start. A
     rank that seemed to begin anew, has reported and saved nothing since, and reads a save then, or
     loads a state into a module, is looked at once more at its next step: with the model, or the
-    inputs and losses, of a later place it resumed there.
+    inputs and losses, of a later place it resumed there. `is_untouched` returns whether a rank has
+    reported or saved nothing in this attempt.
     """
 
-    def __init__(self, cursor: Cursor, saves: SaveFolder, *, ranks: int, may_move: bool) -> None:
+    def __init__(
+        self,
+        cursor: Cursor,
+        saves: SaveFolder,
+        *,
+        ranks: int,
+        may_move: bool,
+        is_untouched: Callable[[], bool],
+    ) -> None:
         self._cursor = cursor
         self._saves = saves
-        self._ranks = ranks
+        self._ranks, self._is_untouched = ranks, is_untouched
         self._reads: list[ResumedSave] = []
         self._can_use_files = may_move
         self.is_unresolved = cursor.attempt > 0
-        #: whether this rank has reported or saved nothing in this attempt
-        self.is_untouched: Callable[[], bool] = lambda: False
         #: it has read a save, or loaded a state, after steps of this attempt, of which the place is
         #: to be found again
         self.has_late_read = False
@@ -77,7 +90,7 @@ class ResumeFinder:
             and not self.is_unresolved
             and not self._has_moved
         )
-        if cursor.attempt > 0 and seems_fresh and self.is_untouched():
+        if cursor.attempt > 0 and seems_fresh and self._is_untouched():
             self._can_use_files = self.is_unresolved = self.has_late_read = True
 
     @property
@@ -178,21 +191,51 @@ class ResumeFinder:
 
 
 class LoadRecorder:
-    """The loads of one rank; `inject_fault` is called in the first of an earlier attempt's file."""
+    """The loads of one rank; a `listener` may stop it in the first of an earlier attempt's file."""
 
-    def __init__(self, record: Recorder, saves: SaveFolder, going_on: ResumeFinder) -> None:
+    def __init__(
+        self,
+        record: Recorder,
+        saves: SaveFolder,
+        resume_finder: ResumeFinder,
+        listener: TrainingListener,
+    ) -> None:
         self._cursor, self._write = record.cursor, record.write
-        self._saves = saves
-        self._resume_finder = going_on
+        self._saves, self._listener = saves, listener
+        self._resume_finder = resume_finder
         self._opened_files: list[tuple[Path | str, str, CodeLine | None]] = []
         self._recorded_loads: set[tuple[str, str]] = set()
-        self.inject_fault: Callable[[], None] | None = None
+        self._has_told_load = record.cursor.attempt == 0
+        self._temporary_folder = os.path.realpath(tempfile.gettempdir())
 
     def enter_load(self, digest: str) -> None:
         """Stop at an op inside the first load of a file that an earlier attempt saved."""
-        if self.inject_fault is not None and self._find_earlier_save(digest) is not None:
-            inject_fault, self.inject_fault = self.inject_fault, None
-            inject_fault()
+        if not self._has_told_load and self._find_earlier_save(digest) is not None:
+            self._has_told_load = True
+            self._listener.earlier_save_entered()
+
+    def record_files_seen(self, is_hidden: Callable[[str], bool]) -> None:
+        """Record which of the files that earlier attempts left are there for this rank."""
+        files = []
+        for copy in self._saves.load_copies():
+            is_elsewhere = copy.writer_temp_folder not in (None, self._temporary_folder)
+            current_path = None if is_hidden(copy.path) else copy.find_path()
+            state: Literal["there", "gone"] = "gone" if current_path is None else "there"
+            files.append(
+                SeenFile(
+                    path=current_path or copy.path,
+                    digest=copy.digest,
+                    state="elsewhere" if is_elsewhere else state,
+                )
+            )
+        existing_paths = {file.path for file in files if file.state == "there"}
+        known_paths = {file.path for file in files}
+        neighbour_paths = sorted(
+            find_neighbours(path for path in existing_paths if not is_store_object(path))
+            - known_paths
+        )
+        files += [SeenFile(path=path, digest="", state="there") for path in neighbour_paths]
+        self._write(FilesSeen(**self._cursor.rank_fields(), files=tuple(files)))
 
     def record_reading(self, path: Path) -> None:
         """Remember a file of an earlier attempt that is being opened; stop at an op inside it."""

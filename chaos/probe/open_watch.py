@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from chaos.errors import InjectedError
 from chaos.model.event import CodeLine
@@ -22,6 +22,7 @@ from chaos.model.places import TrainingPlace
 from chaos.probe.job_code import find_running_line
 from chaos.probe.object_ledger import STORES
 from chaos.probe.state.readable import is_text
+from chaos.probe.training_listener import FileOperation, TrainingListener
 from chaos.probe.write_ledger import (
     TRAINS,
     is_spared,
@@ -39,11 +40,6 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _State: TypeAlias = tuple[int, int, int] | None  # inode, size, when it was changed; None: gone
 _OF_A_RUN = ("storage", "nodes")  # the folders of a run in which the job writes
 _OF_CHAOS = ("written.jsonl", TRAINS, STORES)
-
-
-Operated: TypeAlias = Literal[
-    "making", "opening", "renaming", "linking", "removing", "putting", "completing"
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +64,8 @@ class OpenedFile:
         return self.thread == threading.get_ident() or self.thread not in alive
 
 
-@dataclass(frozen=True, slots=True)
-class FileOperation:
-    """A renaming, a link, a removal, a new folder, a file written anew, or an object put."""
-
-    moment: Operated
-    path: str
-    place: TrainingPlace
-    #: the new name, or what a link leads to, or an object is copied from
-    other_path: str = ""
-
-
 class OpenedFiles:
-    """The files that one rank has opened.
-
-    `on_read` is called with a path that the rank reads, `on_close` when files may have been closed,
-    `on_operation` with each operation that is about to be done, and `on_move` with the old path and
-    the new one, which is None for a file that is about to be removed.
+    """The files that one rank has opened; those that it reads are told only while `is_reading`.
 
     Python calls the audit hook in the thread that opens a file. Nothing may be raised there but
     an injected error, and a file that chaos opens within the hook is not the job's.
@@ -94,18 +75,14 @@ class OpenedFiles:
         self,
         run_folder: Path,
         find_place: Callable[[], TrainingPlace],
-        *,
-        on_read: Callable[[Path], None],
-        on_close: Callable[[], None],
-        on_operation: Callable[[FileOperation], None],
+        listener: TrainingListener,
         report_failure: Callable[[str, Exception], None],
+        *,
+        is_reading: bool,
     ) -> None:
         self._run_folder = str(run_folder)
         self._find_place = find_place
-        self._on_read = on_read
-        self._on_close = on_close
-        self._on_operation = on_operation
-        self._report_failure = report_failure
+        self._listener, self._report_failure = listener, report_failure
         self._has_openings = threading.Event()
         self._pid = os.getpid()
         self._thread_state = threading.local()
@@ -124,8 +101,7 @@ class OpenedFiles:
             "os.remove": lambda *name: self._handle_removal("os.remove", resolve_event_path(*name)),
             "os.rmdir": lambda *name: self._handle_removal("os.rmdir", resolve_event_path(*name)),
         }
-        self.is_reading = False
-        self.on_move: Callable[[str, str | None], None] = lambda *_: None
+        self.is_reading = is_reading
 
     def watch(self) -> None:
         threading.Thread(target=self._run_scans, daemon=True, name="files").start()
@@ -140,11 +116,15 @@ class OpenedFiles:
             for _ in range(LOOKS_MAX):
                 clock.sleep(LOOK_S)
                 if self._written_files:
-                    self._on_close()
+                    self._listener.files_closed()
                 if not self._open_files:
                     break
                 with self._lock:
                     self._requeue_files()
+
+    def end_reading(self) -> None:
+        """Tell no more of files that are read: training has begun."""
+        self.is_reading = False
 
     def step_begins(self) -> None:
         """Mark the files that this thread, which trains, has opened and not closed by now."""
@@ -237,7 +217,7 @@ class OpenedFiles:
             return
         if not flags & _WRITES:
             if self.is_reading and os.path.isfile(path):  # noqa: PTH113 - may be anything
-                self._on_read(Path(resolve_event_path(path)))
+                self._listener.reading_begins(Path(resolve_event_path(path)))
             return
         target = resolve_event_path(path)
         if self._is_job_path(target):
@@ -256,9 +236,10 @@ class OpenedFiles:
         if self._is_job_path(path):
             with self._lock:
                 self._requeue_files()
-            self._on_close()  # the file is complete now, and a fault may follow at once
+            # The file is complete now, and a fault may follow at once.
+            self._listener.files_closed()
             self.add_operation(FileOperation("renaming", path, self._find_place(), target))
-            self.on_move(path, target)
+            self._listener.file_moved(path, target)
             for name in [name for name in self._open_files if is_in_folder(name, path)]:
                 opening = self._open_files.pop(name)
                 moved_path = target + name.removeprefix(path)
@@ -267,7 +248,7 @@ class OpenedFiles:
     def _handle_link(self, link_target: Any, path: Any, *_: int) -> None:
         link = resolve_event_path(path)
         if self._is_job_path(link):
-            self._on_close()  # what it leads to may be complete now, and a fault may follow at once
+            self._listener.files_closed()  # what it leads to may be complete now; likewise
             self.add_operation(
                 FileOperation("linking", link, self._find_place(), os.fsdecode(link_target))
             )
@@ -281,11 +262,11 @@ class OpenedFiles:
         if self._is_job_path(path):
             self.add_operation(FileOperation("removing", path, self._find_place()))
             if event == "os.remove":
-                self.on_move(path, None)
+                self._listener.file_moved(path, None)
 
     def add_operation(self, operation: FileOperation) -> None:
         """Stop at an op before an operation, and remember it."""
-        self._on_operation(operation)
+        self._listener.operation_begins(operation)
         self._operations.append(operation)
 
     def is_job_thread(self) -> bool:

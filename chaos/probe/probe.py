@@ -41,7 +41,7 @@ from chaos.probe.process_identity import HERE
 from chaos.probe.saves import SaveFolder
 from chaos.probe.steps import StepHook
 from chaos.probe.storage_faults import StorageSettings, find_injector
-from chaos.probe.training_listener import Losses, TrainingListener
+from chaos.probe.training_listener import Losses, Stop, TrainingListener
 from chaos.probe.watchers import Watchers
 from chaos.probe.write_ledger import mark_training_begin
 from chaos.run.clock import SystemClock
@@ -143,18 +143,14 @@ class Probe(TrainingListener):
         report it came with.
         """
         self._saves = SaveFolder(directory.save_records)
-        self._watchers.object_faults = find_injector(
-            StorageSettings(directory.path, self._object_ops)
-        )
         self._watchers.install(
             directory.save_records,
             ranks=ranks,
             was_handed_none=checkpoint is None,
             reported_epoch=reported_epoch,
-            find_stop=self._stop_in_save if self._stops.save_ops else None,
-            stop_in_load=self._stop_in_load if self._follows_loads else None,
+            object_faults=find_injector(StorageSettings(directory.path, self._object_ops)),
+            follows_files=bool(self._stops.save_ops) or self._follows_loads,
         )
-        self._watchers.set_save_callback(self._steps.note_save)
         self._steps.install()
         watch_loaders(self._watchers)
         keep_first_buckets(ranks)
@@ -214,6 +210,26 @@ class Probe(TrainingListener):
             return
         self._validated_epoch = cursor.epoch
         self._record_safely(self._record_validation)
+
+    def save_reached(self, moment: Moment, epoch: int, path: str) -> Stop | None:
+        """Return the function that arrives at the ops that wait there in a save, or None."""
+        indexes = self._stops.take_save_ops(moment, epoch, path)
+        if not indexes:
+            return None
+
+        def arrive() -> None:
+            for index in indexes:
+                self._arrive(index)
+
+        return lambda: self._record_safely(arrive)
+
+    def save_ends(self, files: Sequence[Path], value: Any) -> None:
+        del files, value
+        self._steps.note_save()
+
+    def earlier_save_entered(self) -> None:
+        for index in self._stops.stage_ops.get("loading", ()):
+            self._record_safely(partial(self._arrive, index))
 
     # -- called by the launcher ------------------------------------------------------------------
 
@@ -369,22 +385,6 @@ class Probe(TrainingListener):
             raise  # an injected error is meant for the user's run
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
             self.report_failure("watch", error)
-
-    def _stop_in_save(self, moment: Moment, epoch: int, path: str) -> Callable[[], None] | None:
-        """Return the function that arrives at the ops that wait there in a save, or None."""
-        indexes = self._stops.take_save_ops(moment, epoch, path)
-        if not indexes:
-            return None
-
-        def arrive() -> None:
-            for index in indexes:
-                self._arrive(index)
-
-        return lambda: self._record_safely(arrive)
-
-    def _stop_in_load(self) -> None:
-        for index in self._stops.stage_ops.get("loading", ()):
-            self._record_safely(partial(self._arrive, index))
 
 
 def _describe_error(error: BaseException | None) -> str | None:

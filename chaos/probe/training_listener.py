@@ -11,8 +11,9 @@ In their order, `?` where not each has it:
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from chaos.model.event import Inputs
 from chaos.model.places import START, TrainingPlace
@@ -20,8 +21,22 @@ from chaos.model.trigger import Moment
 from chaos.probe.state.inputs import Owner, StepInputs
 
 Losses: TypeAlias = tuple[float | str, ...]
+Operated: TypeAlias = Literal[
+    "making", "opening", "renaming", "linking", "removing", "putting", "completing"
+]
 #: stops a rank at an op
 Stop: TypeAlias = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FileOperation:
+    """A renaming, a link, a removal, a new folder, a file written anew, or an object put."""
+
+    moment: Operated
+    path: str
+    place: TrainingPlace
+    #: the new name, or what a link leads to, or an object is copied from
+    other_path: str = ""
 
 
 class RunningCall(Protocol):
@@ -145,6 +160,18 @@ class TrainingListener(TrainingQuestions):
 
     def shards_loaded(self, folder: Path) -> None:
         """Take the folder of which this rank has read its shards."""
+
+    def reading_begins(self, path: Path) -> None:
+        """Take a file that is about to be read, by whatever library."""
+
+    def files_closed(self) -> None:
+        """Take that files which were written may be closed by now."""
+
+    def operation_begins(self, operation: FileOperation) -> None:
+        """Take an operation that is about to be done; it may be held up here."""
+
+    def file_moved(self, path: str, new_path: str | None) -> None:
+        """Take a file or folder that is about to be renamed; None: that is to be removed."""
 
     def first_save_recorded(self) -> None:
         """Take that the first save of an attempt is recorded."""

@@ -23,9 +23,10 @@ from chaos.model.event import (
     WatchCost,
 )
 from chaos.model.places import TrainingPlace
+from chaos.model.trigger import Moment
 from chaos.model.watch import Watch
 from chaos.probe.cursor import Recorder
-from chaos.probe.job_files import JobFiles, Stops
+from chaos.probe.job_files import JobFiles
 from chaos.probe.job_objects import JobObjects
 from chaos.probe.saves import SaveFolder
 from chaos.probe.state.files import build_sharded_part, watch_files, watch_libraries
@@ -36,7 +37,7 @@ from chaos.probe.state.restored_values import FOLDER, ValueOrders
 from chaos.probe.state.roots import RootModules
 from chaos.probe.state.watch import StateWatch, find_kind
 from chaos.probe.storage_faults import StorageInjector
-from chaos.probe.training_listener import Losses, TrainingListener
+from chaos.probe.training_listener import Losses, Stop, TrainingListener
 from chaos.run.file_digest import folder_digests
 from chaos.run.process_size import process_size
 from chaos.wording import shorten_text
@@ -73,8 +74,7 @@ class Watchers(TrainingListener):
         self._files: JobFiles | None = None
         self._saves: SaveFolder | None = None
         self._copies: FileCopies | None = None
-        #: the faults of the objects that the job puts into a store
-        self.object_faults: StorageInjector | None = None
+        self._object_faults: StorageInjector | None = None
         self._has_reports, self._epoch_steps = has_reports, epoch_steps
         self._follows_validation = watch.state or watch.inputs or follows_validation
         self._optimizer = ""
@@ -86,13 +86,13 @@ class Watchers(TrainingListener):
         ranks: int,
         was_handed_none: bool,
         reported_epoch: int | None = None,
-        find_stop: Stops | None,
-        stop_in_load: Callable[[], None] | None = None,
+        object_faults: StorageInjector | None = None,
+        follows_files: bool = False,
     ) -> None:
         """Watch torch, if it is there, as one of so many ranks.
 
-        `find_stop` returns what to call at a moment of a save, None where no op waits in one;
-        `stop_in_load` is called inside the first load of a file that an earlier attempt saved.
+        `object_faults` are those of the objects that the job puts into a store; `follows_files`:
+        an op waits in a save or a load.
         """
         if self._watch.state:
             declaration.add_declare_listener(self._record_declaration)
@@ -107,16 +107,20 @@ class Watchers(TrainingListener):
                 orders, attempt=cursor.attempt, rank=cursor.rank
             )
             self._state.set_orders(ValueOrders(orders, attempt=cursor.attempt, rank=cursor.rank))
-        if self._watch.files or stop_in_load is not None or find_stop is not None:
-            may_move = was_handed_none and self._cursor.attempt > 0
-            files = self._install_files(SaveFolder(saves), ranks=ranks, may_move=may_move)
-            files.reported_epoch = reported_epoch
-            files.load_recorder.inject_fault = stop_in_load
-            files.find_stop = find_stop or files.find_stop
-            if self.object_faults is not None:
-                JobObjects(
-                    files, self._find_place, self.object_faults, self._report_failure
-                ).watch()
+        if self._watch.files or follows_files:
+            self._object_faults, self._saves = object_faults, SaveFolder(saves)
+            self._files = files = JobFiles(
+                self._record,
+                self._saves,
+                self,
+                may_move=was_handed_none and self._cursor.attempt > 0,
+                ranks=ranks,
+                reported_epoch=reported_epoch,
+            )
+            watch_files(files)
+            files.watch_opened()
+            if object_faults is not None:
+                JobObjects(files, self._find_place, object_faults, self._report_failure).watch()
 
     @property
     def has_optimizer(self) -> bool:
@@ -144,18 +148,29 @@ class Watchers(TrainingListener):
         if self._files is not None:
             self._files.resume_finder.reopen_search()
 
-    def set_save_callback(self, callback: Callable[[], None]) -> None:
-        """Call this once the thread that trains has saved a file."""
-        if self._files is None:
-            return
-        copies = self._copies
+    def save_reached(self, moment: Moment, epoch: int, path: str) -> Stop | None:
+        return self._listener.save_reached(moment, epoch, path)
 
-        def note_save() -> None:
-            callback()
-            if copies is not None:
-                copies.copy_files()
+    def first_save_recorded(self) -> None:
+        if self._state is not None and self._cursor.attempt == 0:
+            self._state.write_pending()  # the next attempt compares its model with this one's
 
-        self._files.on_save = note_save
+    def save_ends(self, files: Sequence[Path], value: Any) -> None:
+        self._listener.save_ends(files, value)
+        if self._copies is not None:
+            self._copies.copy_files()
+
+    def earlier_save_entered(self) -> None:
+        self._listener.earlier_save_entered()
+
+    def count_trained(self) -> int:
+        return 0 if self._state is None else self._state.count_trained()
+
+    def is_hidden(self, path: str) -> bool:
+        return self._object_faults is not None and self._object_faults.is_hidden(path)
+
+    def call_unhooked(self, call: Callable[[], Any]) -> Any:
+        return call() if self._roots is None else self._roots.call_unhooked(call)
 
     def gradients_outdated(self) -> None:
         if self._state is not None:
@@ -213,7 +228,7 @@ class Watchers(TrainingListener):
                 self._state.state_objects.add_object(find_kind(optimizer), optimizer)
             place_before = self._cursor.place_key()
             with self.cost.watch_time:
-                self._files.step_begins(lambda: self._find_evidence(list_open_losses()))
+                self._files.enter_step(lambda: self._find_evidence(list_open_losses()))
             if self._state is not None and self._cursor.place_key() != place_before:
                 self._state.reset_entry()
 
@@ -226,7 +241,7 @@ class Watchers(TrainingListener):
                 # only be known as it begins, when all ranks have come to it.
                 self._files.pass_reported_end()
                 steps = self._epoch_steps or declaration.find_epoch_steps()
-                if not self._has_reports and self._files.is_at_end(steps):
+                if not self._has_reports and self._files.epoch_ends.is_at_end(steps):
                     self._end_epoch()
                     self._cursor.epoch, self._cursor.step = self._cursor.epoch + 1, 0
             if self._copies is not None:
@@ -249,7 +264,7 @@ class Watchers(TrainingListener):
             )
             self.cost.step_count += 1
             if self._files is not None:
-                self._files.step_done()
+                self._files.leave_step()
             if self._state is not None:
                 self._state.step_done()
             elif self._roots is not None:
@@ -312,7 +327,7 @@ class Watchers(TrainingListener):
         if self._files is not None:
             self._files.train_fn_ended(returned=error is None)
         if not self._has_reports and self._files is not None and error is None:
-            self._files.step_begins()  # it may have resumed where nothing was left to train
+            self._files.enter_step()  # it may have resumed where nothing was left to train
             if self._cursor.step:
                 self._end_epoch()
         text = None if error is None else shorten_text(f"{type(error).__name__}: {error}")
@@ -357,21 +372,6 @@ class Watchers(TrainingListener):
             self._state.install(self._roots)
         state = self._state
         self._roots.watch(lambda: [] if state is None else state.state_objects.list_objects("ema"))
-
-    def _install_files(self, saves: SaveFolder, *, ranks: int, may_move: bool) -> JobFiles:
-        self._saves = saves
-        files = JobFiles(self._record, saves, may_move=may_move, ranks=ranks)
-        if self._roots is not None:
-            files.run_unhooked = self._roots.call_unhooked
-        if self._state is not None:
-            files.settle_state = self._state.write_pending if self._cursor.attempt == 0 else None
-            files.count_trained = self._state.count_trained
-        if self.object_faults is not None:
-            files.is_hidden = self.object_faults.is_hidden
-        watch_files(files)
-        files.watch_opened()
-        self._files = files
-        return files
 
     def _record_state(self, event: AnyEvent) -> None:
         """Write a state snapshot, and keep its digests for later attempts."""

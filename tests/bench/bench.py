@@ -270,7 +270,7 @@ def _watch(watch: Watch, folder: Path, costs: list[tuple[float, float]]) -> Call
 
     record = Recorder(cursor, keep, print)
     watchers = Watchers(watch, record, TrainingListener())
-    watchers.install(folder, ranks=1, was_handed_none=False, find_stop=None)
+    watchers.install(folder, ranks=1, was_handed_none=False)
 
     def report() -> None:
         watchers.report_begun()

@@ -106,7 +106,7 @@ def start_s(guard: tuple[str, ...]) -> float:
 
 
 def main(steps: int) -> None:
-    for name in (*OF_STEPS, "_on_save"):
+    for name in (*OF_STEPS, "save_ends"):
         timed(name)
     with tempfile.TemporaryDirectory() as folder:
         GuardedRank(GuardFolder(f"{folder}/guard"), GuardPolicy(), report_failure=_failed).install()
@@ -118,7 +118,7 @@ def main(steps: int) -> None:
     plain = [step for step in range(2, steps) if step not in after]
     each = sum(median(spent[name][step] for step in plain) for name in OF_STEPS)
     of_next = sum(median(spent[name][step] for step in after) for name in OF_STEPS)
-    of_save = median(spent["_on_save"]) + of_next - each
+    of_save = median(spent["save_ends"]) + of_next - each
     step_s = median(durations[step] for step in plain) - each
     gigabytes = 2 * size / 1e9  # with the momentum
     print(f"a step: {step_s * 1e3:.1f} ms, of which the guard takes {each * 1e3:.2f} ms more")

@@ -31,7 +31,9 @@ class Rank:
             watch, record, TrainingListener(), has_reports=False, epoch_steps=epoch_steps
         )
         self.saves = SaveFolder(folder)
-        self.watchers._files = JobFiles(record, self.saves, may_move=attempt > 0, ranks=1)
+        self.watchers._files = JobFiles(
+            record, self.saves, self.watchers, may_move=attempt > 0, ranks=1
+        )
 
     def step(self) -> tuple[int, int]:
         self.watchers.step_begins(None)

@@ -39,6 +39,7 @@ from chaos.probe.state.files import watch_files, watch_libraries
 from chaos.run.directory import EPOCH_LENGTHS_FILE
 from chaos.run.file_digest import WHOLE_MAX, file_digest, folder_digests
 from chaos.run.record_file import write_fields
+from tests.probe.scripted import Scripted
 
 E = TypeVar("E")
 
@@ -53,17 +54,21 @@ class Rank:
     epoch: int = 0
     may_move: bool = True
     ranks: int = 1
+    reported_epoch: int | None = None
     events: list[AnyEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.cursor = Cursor(self.attempt, self.rank, self.epoch)
         record = Recorder(self.cursor, self.events.append, self._failed)
         self.saves = SaveFolder(self.folder / "saves")
+        self.listener = Scripted()
         self.files = JobFiles(
             record,
             self.saves,
+            self.listener,
             may_move=self.may_move and self.attempt > 0,
             ranks=self.ranks,
+            reported_epoch=self.reported_epoch,
         )
         watch_files(self.files)
 
@@ -74,7 +79,7 @@ class Rank:
         """Begin the first step, with the model that the run began with, or with another."""
         self.saves.record_state(0, self.rank, START, [Component(name="model", digest="first")])
         model = "model =first" if is_fresh else "model =later"
-        self.files.step_begins(lambda: StepKeys(model=model))
+        self.files.enter_step(lambda: StepKeys(model=model))
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -122,7 +127,7 @@ def test_the_first_load_of_what_an_earlier_attempt_saved_is_struck_inside(new: N
     torch.save({"a": 1}, first.path)
     second = new(attempt=1)
     struck: list[int] = []
-    second.files.load_recorder.inject_fault = lambda: struck.append(len(second.of(FileLoaded)))
+    second.listener.answer(earlier_save_entered=lambda: struck.append(len(second.of(FileLoaded))))
 
     torch.load(first.path)
     torch.load(first.path)
@@ -133,7 +138,7 @@ def test_the_first_load_of_what_an_earlier_attempt_saved_is_struck_inside(new: N
 def test_a_file_that_was_whole_as_its_writer_died_has_its_place(new: New) -> None:
     first = new()
     first.cursor.epoch, first.cursor.step = 1, 4
-    first.files.begin_save(first.path)  # and its end was never recorded
+    first.files.save_begins(first.path)  # and its end was never recorded
     first.path.write_bytes(saved_by_torch({"a": 1}))
     second = new(attempt=1)
 
@@ -145,7 +150,7 @@ def test_a_file_that_was_whole_as_its_writer_died_has_its_place(new: New) -> Non
 
 def test_a_file_that_was_torn_as_its_writer_died_has_none(new: New) -> None:
     first = new()
-    first.files.begin_save(first.path)
+    first.files.save_begins(first.path)
     first.path.write_bytes(saved_by_torch({"a": 1})[:-40])
     second = new(attempt=1)
 
@@ -160,7 +165,7 @@ def test_a_file_that_was_torn_as_its_writer_died_has_none(new: New) -> None:
 def test_a_load_of_what_this_attempt_or_nobody_saved_is_not_struck(new: New) -> None:
     rank = new(attempt=1)
     struck: list[str] = []
-    rank.files.load_recorder.inject_fault = lambda: struck.append("struck")
+    rank.listener.answer(earlier_save_entered=lambda: struck.append("struck"))
     torch.save({"a": 1}, rank.path)
     (rank.folder / "data.pt").write_bytes(saved_by_torch({"b": 2}))
 
@@ -223,17 +228,17 @@ def test_what_is_saved_before_the_first_step_is_data_and_is_not_struck(new: New)
     rank = new()
     write_fields(rank.saves._folder / EPOCH_LENGTHS_FILE, {"0": 4})
     rank = new()
-    rank.files.find_stop = lambda *_: lambda: None
+    rank.listener.answer(save_reached=lambda *_: lambda: None)
 
-    assert rank.files.find_midpoint_action(rank.path) is None
+    assert rank.files.find_midpoint_stop(rank.path) is None
     rank.cursor.step = 1
-    assert rank.files.find_midpoint_action(rank.path) is not None
+    assert rank.files.find_midpoint_stop(rank.path) is not None
 
 
 def test_a_save_in_halves_stands_still_in_the_middle_and_is_whole_in_the_end(new: New) -> None:
     rank = new()
     sizes: list[int] = []
-    rank.files.find_stop = lambda *_: lambda: sizes.append(rank.path.stat().st_size)
+    rank.listener.answer(save_reached=lambda *_: lambda: sizes.append(rank.path.stat().st_size))
 
     torch.save(torch.arange(100), rank.path)
 
@@ -246,7 +251,7 @@ def test_a_save_in_halves_has_the_bytes_of_one_at_once(new: New) -> None:
     rank = new()
     torch.save(torch.arange(9), rank.path)
     at_once = rank.path.read_bytes()
-    rank.files.find_stop = lambda *_: lambda: None
+    rank.listener.answer(save_reached=lambda *_: lambda: None)
 
     torch.save(torch.arange(9), str(rank.path))
 
@@ -257,7 +262,7 @@ def test_a_save_into_a_file_that_the_job_has_opened_stands_still_in_its_middle_t
     new: New,
 ) -> None:
     rank, sizes = new(), list[int]()
-    rank.files.find_stop = lambda *_: lambda: sizes.append(rank.path.stat().st_size)
+    rank.listener.answer(save_reached=lambda *_: lambda: sizes.append(rank.path.stat().st_size))
 
     with rank.path.open("wb") as file:
         torch.save({"a": torch.ones(99)}, file)
@@ -274,7 +279,7 @@ def test_a_save_into_a_file_that_the_job_has_opened_stands_still_in_its_middle_t
 
 def saved_at(rank: Rank, *, step: int, then_reports: bool) -> None:
     rank.cursor.step = step
-    rank.files.step_done()
+    rank.files.leave_step()
     torch.save({"epoch": rank.cursor.epoch, "step": step}, rank.path)
     if then_reports:
         rank.files.report_begun()
@@ -291,7 +296,7 @@ def test_a_rank_goes_on_from_where_its_file_was_saved(
 
     rank = new(attempt=1)
     torch.load(rank.path)
-    rank.files.step_begins()
+    rank.files.enter_step()
 
     assert (rank.cursor.epoch, rank.cursor.step) == goes_on
     assert [(e.epoch, e.step, e.path) for e in rank.of(Repositioned)] == [
@@ -304,12 +309,12 @@ def test_a_step_after_the_save_means_that_it_did_not_end_its_epoch(new: New) -> 
     first = new(epoch=1)
     saved_at(first, step=2, then_reports=False)
     first.cursor.step = 3
-    first.files.step_done()
+    first.files.leave_step()
     first.files.report_begun()
 
     rank = new(attempt=1)
     torch.load(rank.path)
-    rank.files.step_begins()
+    rank.files.enter_step()
 
     assert (rank.cursor.epoch, rank.cursor.step) == (1, 2)
 
@@ -320,8 +325,8 @@ def test_a_rank_that_loads_nothing_follows_the_one_that_did(new: New) -> None:
     torch.load(leader.path)
 
     follower = new(attempt=1, rank=1, ranks=2)
-    follower.files.step_begins()
-    leader.files.step_begins()
+    follower.files.enter_step()
+    leader.files.enter_step()
 
     for rank in (leader, follower):
         assert (rank.cursor.epoch, rank.cursor.step) == (2, 0)
@@ -337,7 +342,7 @@ def test_nobody_is_moved_in_the_first_attempt_or_with_a_checkpoint_of_rays(
 
     rank = new(**given)
     torch.load(rank.path)
-    rank.files.step_begins()
+    rank.files.enter_step()
 
     assert rank.cursor.epoch == 0
 
@@ -358,7 +363,7 @@ def test_a_file_that_is_read_after_the_first_step_moves_nobody(new: New) -> None
     saved_at(new(epoch=1), step=4, then_reports=True)
 
     rank = new(attempt=1)
-    rank.files.step_begins()
+    rank.files.enter_step()
     torch.load(rank.path)
 
     assert rank.of(Repositioned) == []
@@ -372,7 +377,7 @@ def test_of_several_files_the_furthest_counts(new: New) -> None:
     rank = new(attempt=1)
     torch.load(rank.path)
     torch.load(early)
-    rank.files.step_begins()
+    rank.files.enter_step()
 
     assert (rank.cursor.epoch, rank.cursor.step) == (3, 1)
 
@@ -445,7 +450,7 @@ def test_what_a_later_attempt_will_ask_of_the_first_is_settled_with_its_first_sa
     new: New,
 ) -> None:
     rank, settled = new(), list[str]()
-    rank.files.settle_state = lambda: settled.append("once")
+    rank.listener.answer(first_save_recorded=lambda: settled.append("once"))
 
     torch.save([1], rank.path)
     torch.save([2], rank.path)
@@ -486,22 +491,22 @@ def test_a_place_within_an_epoch_where_any_rank_saved_is_known_to_all(new: New) 
     saver, other = new(epoch=1), new(epoch=1, rank=1)
     for rank in (saver, other):
         rank.cursor.step = 2
-    assert not other.files.has_save()
+    assert not other.files.epoch_ends.has_save()
 
     torch.save({"epoch": 1}, saver.path)
 
-    assert saver.files.has_save()
-    assert other.files.has_save()
+    assert saver.files.epoch_ends.has_save()
+    assert other.files.epoch_ends.has_save()
     other.cursor.step = 3
-    assert not other.files.has_save()
-    assert not new(attempt=1, epoch=1).files.has_save()
+    assert not other.files.epoch_ends.has_save()
+    assert not new(attempt=1, epoch=1).files.epoch_ends.has_save()
 
 
 def test_the_head_of_an_epoch_is_looked_at_anyway(new: New) -> None:
     rank = new(epoch=1)
     torch.save({"epoch": 1}, rank.path)
 
-    assert not rank.files.has_save()
+    assert not rank.files.epoch_ends.has_save()
 
 
 def test_a_saved_file_tells_what_it_counts(new: New) -> None:
@@ -516,9 +521,8 @@ def resumed_at(new: New, place: tuple[int, int], lengths: dict[str, int], report
     """Return a rank that goes on from a checkpoint which came with the report of an epoch."""
     rank = new()
     write_fields(rank.folder / "saves" / EPOCH_LENGTHS_FILE, lengths)
-    rank = new(attempt=1, may_move=False)
+    rank = new(attempt=1, may_move=False, reported_epoch=reported)
     rank.cursor.epoch, rank.cursor.step = place
-    rank.files.reported_epoch = reported
     return rank
 
 
@@ -527,7 +531,7 @@ def test_a_step_after_an_epoch_that_was_reported_before_is_of_the_next(new: New)
 
     places = []
     for _ in range(4):
-        rank.files.step_begins()
+        rank.files.enter_step()
         rank.files.pass_reported_end()
         rank.cursor.step += 1
         places.append((rank.cursor.epoch, rank.cursor.step))
@@ -547,7 +551,7 @@ def test_a_report_at_the_end_of_such_an_epoch_is_that_epochs_own(new: New) -> No
 
 def test_a_last_save_that_was_made_beside_training_is_reported_as_the_next_epoch(new: New) -> None:
     rank = resumed_at(new, (0, 4), {"0": 4, "1": 0}, reported=0)
-    rank.files.begin_background_save(rank.folder / "sharded")
+    rank.files.background_save_begins(rank.folder / "sharded")
 
     rank.files.report_begun()
 
@@ -590,7 +594,9 @@ def test_a_rank_stops_where_its_shard_is_written_and_the_metadata_is_not(
     rank.cursor.step = 2
     found: list[list[str]] = []
     folder = rank.folder / "sharded"
-    rank.files.find_stop = lambda *_: lambda: found.append(sorted(p.name for p in folder.iterdir()))
+    rank.listener.answer(
+        save_reached=lambda *_: lambda: found.append(sorted(p.name for p in folder.iterdir()))
+    )
     put_back_after_the_test(monkeypatch)
 
     watch_libraries(rank.files)
@@ -610,8 +616,8 @@ def test_a_save_beside_training_leaves_the_hooks_that_see_training(new: New) -> 
         unhooked.append(threading.current_thread().name)
         return save()
 
-    rank.files.run_unhooked = unhook
-    rank.files.step_begins()
+    rank.listener.answer(call_unhooked=unhook)
+    rank.files.enter_step()
 
     torch.save({"a": 1}, io.BytesIO())
     beside = threading.Thread(target=torch.save, args=({"a": 1}, io.BytesIO()), name="beside")
@@ -663,7 +669,7 @@ def test_a_save_of_safetensors_is_struck_when_half_of_the_file_is_there(
     rank = new()
     path = rank.folder / "model.safetensors"
     seen: list[int] = []
-    rank.files.find_stop = lambda *_: lambda: seen.append(path.stat().st_size)
+    rank.listener.answer(save_reached=lambda *_: lambda: seen.append(path.stat().st_size))
     put_safetensors_back(monkeypatch)
     watch_libraries(rank.files)
     safetensors.torch.save_file({"a": torch.arange(100)}, path)

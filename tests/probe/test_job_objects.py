@@ -74,12 +74,12 @@ def in_training(new: New, tmp_path: Path, *faults: Fault, **given: Any) -> Rank:
     injector = StorageInjector(StorageSettings(tmp_path, ops))
     for op in ops:
         ArmedFaults(RunDirectory(tmp_path).storage_faults).arm(op.index, 0)
-    rank.files.is_hidden = injector.is_hidden
+    rank.listener.answer(is_hidden=injector.is_hidden)
     rank.files.watch_opened()
     now = lambda: TrainingPlace(rank.cursor.epoch, rank.cursor.step)  # noqa: E731
     JobObjects(rank.files, now, injector, rank.files._report_failure).watch()
     if not given:
-        rank.files.step_begins()
+        rank.files.enter_step()
         stepped(rank, 3)
     return rank
 
@@ -129,11 +129,11 @@ def test_a_later_attempt_goes_on_from_an_object_that_was_put(
 ) -> None:
     first = in_training(new, tmp_path)
     way(store, state())
-    first.files.step_begins()
+    first.files.enter_step()
 
     second = in_training(new, tmp_path, attempt=1)
     read(store, "a/state.pt")
-    second.files.step_begins()
+    second.files.enter_step()
 
     (saved,), (touched,) = first.of(FileSaved), first.of(FileTouched)
     assert (saved.path, saved.epoch, saved.step) == ("s3://coast/a/state.pt", 0, 3)
@@ -207,8 +207,10 @@ def test_a_rank_stops_before_the_request(new: New, tmp_path: Path, store: Any, m
         seen.append(read(store, "a/state.pt"))
         raise InjectedError("here")
 
-    rank.files.find_stop = lambda at, _, path: (
-        arrive if at == moment and path == "s3://coast/a/state.pt" else None
+    rank.listener.answer(
+        save_reached=lambda at, _, path: (
+            arrive if at == moment and path == "s3://coast/a/state.pt" else None
+        )
     )
     acts: dict[str, Callable[[], object]] = {
         "putting": lambda: by_bytes(store, state(2)),

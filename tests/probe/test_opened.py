@@ -53,13 +53,13 @@ def watching(new: New, **given: Any) -> Rank:
     """Return a rank whose own files are followed."""
     rank = new(**given)
     rank.files.watch_opened()
-    rank.files.step_begins()
+    rank.files.enter_step()
     return rank
 
 
 def stepped(rank: Rank, step: int) -> None:
     rank.cursor.step = step
-    rank.files.step_done()
+    rank.files.leave_step()
 
 
 def write_pickle(path: Path, value: Any) -> None:
@@ -87,12 +87,12 @@ def test_a_later_attempt_goes_on_where_what_it_reads_was_written(
     stepped(first, 3)
     WAYS[name](own / ".draft", {"epoch": 4, "w": np.ones(3)})
     (own / ".draft").replace(own / name)
-    first.files.step_begins()
+    first.files.enter_step()
 
     second = new(attempt=1)
     second.files.watch_opened()
     (own / name).read_bytes()
-    second.files.step_begins()
+    second.files.enter_step()
 
     assert [(e.epoch, e.step) for e in first.of(FileSaved)] == [(0, 3)]
     assert [e.saver for e in first.of(FileSaveBegun)] == [""]
@@ -195,7 +195,7 @@ def test_what_is_written_before_the_first_step_gives_no_place(new: New, own: Pat
     first.files.scan_files()
     stepped(first, 3)
     write_pickle(own / "state.pkl", {"w": np.ones(3)})
-    first.files.step_begins()
+    first.files.enter_step()
     ranks = [new(attempt=1, rank=rank, ranks=2) for rank in (0, 1)]
     for rank in ranks:
         rank.files.watch_opened()
@@ -203,7 +203,7 @@ def test_what_is_written_before_the_first_step_gives_no_place(new: New, own: Pat
         rank.files.scan_files()
     ranks[1].files.watch_opened()
     (own / "state.pkl").read_bytes()
-    ranks[1].files.step_begins()
+    ranks[1].files.enter_step()
 
     assert (ranks[1].cursor.epoch, ranks[1].cursor.step) == (0, 3)
 
@@ -223,13 +223,13 @@ def test_folders_of_distributed_checkpoints_are_resume_points(new: New, own: Pat
     first = watching(new)
     stepped(first, 2)
     dcp.save({"w": torch.ones(3)}, checkpoint_id=own / "e0", no_dist=True)
-    first.files.step_begins()
+    first.files.enter_step()
     second = new(attempt=1)
     second.files.watch_opened()
 
     held = {"w": torch.zeros(3)}
     dcp.load(held, checkpoint_id=own / "e0", no_dist=True)
-    second.files.step_begins()
+    second.files.enter_step()
 
     assert held["w"].tolist() == [1, 1, 1]
     assert (second.cursor.epoch, second.cursor.step) == (0, 2)
@@ -240,7 +240,7 @@ def test_the_load_of_a_distributed_checkpoint_is_struck_inside(new: New, own: Pa
     first = watching(new)
     stepped(first, 2)
     dcp.save({"w": torch.ones(3)}, checkpoint_id=own / "e0", no_dist=True)
-    first.files.step_begins()
+    first.files.enter_step()
     second = new(attempt=1)
     second.files.watch_opened()
     held = {"w": torch.zeros(3)}
@@ -252,9 +252,9 @@ def test_the_load_of_a_distributed_checkpoint_is_struck_inside(new: New, own: Pa
         }
         found.append(("load" in within, held["w"].tolist()))
 
-    second.files.load_recorder.inject_fault = strike
+    second.listener.answer(earlier_save_entered=strike)
     dcp.load(held, checkpoint_id=own / "e0", no_dist=True)
-    second.files.step_begins()
+    second.files.enter_step()
 
     assert found == [(True, [0, 0, 0])]
     assert held["w"].tolist() == [1, 1, 1]
@@ -277,7 +277,7 @@ def test_text_is_a_place_only_where_nothing_else_was_read(new: New, own: Path) -
         later.files.watch_opened()
         for name in names:
             (own / name).read_bytes()
-        later.files.step_begins()
+        later.files.enter_step()
         places.append((later.cursor.epoch, later.cursor.step))
 
     assert places == [(0, 1), (1, 0)]
@@ -287,7 +287,7 @@ def test_a_log_that_is_read_by_a_job_that_begins_anew_moves_nobody(new: New, own
     first = watching(new)
     stepped(first, 3)
     (own / "log.json").write_text("[0.5]")
-    first.files.step_begins()
+    first.files.enter_step()
 
     second = new(attempt=1)
     second.files.watch_opened()
@@ -314,14 +314,14 @@ def test_an_empty_file_is_none_that_was_saved(new: New, own: Path) -> None:
     stepped(first, 1)
     (own / "done").touch()
     write_pickle(own / "a.pkl", [1])
-    first.files.step_begins()
+    first.files.enter_step()
 
     second = new(attempt=1)
     second.files.watch_opened()
     (own / "newest").touch()  # it was cut off
     for name in ("newest", "a.pkl"):
         (own / name).read_bytes()
-    second.files.step_begins()
+    second.files.enter_step()
 
     assert [Path(e.path).name for e in second.of(FileLoaded)] == ["a.pkl"]
 
@@ -331,7 +331,7 @@ def test_a_file_of_the_probes_own_is_no_save(new: New, own: Path) -> None:
     stepped(rank, 1)
     (rank.folder / "nodes/node-0").mkdir(parents=True)
     (rank.folder / "nodes/node-0" / write_ledger.TRAINS).touch()
-    rank.files.step_begins()
+    rank.files.enter_step()
 
     assert found_by(new(attempt=1)) == {}
 
@@ -340,10 +340,10 @@ def test_a_copy_of_a_save_is_none_of_where_it_was_copied(new: New, own: Path) ->
     rank = watching(new)
     stepped(rank, 1)
     write_bytes(own / "a.bin", [1])
-    rank.files.step_begins()
+    rank.files.enter_step()
     stepped(rank, 2)
     (own / "b.bin").write_bytes((own / "a.bin").read_bytes())
-    rank.files.step_begins()
+    rank.files.enter_step()
 
     assert [(e.path.rpartition("/")[2], e.step) for e in rank.of(FileSaved)] == [("a.bin", 1)]
 
@@ -363,14 +363,14 @@ def test_a_map_that_stays_open_over_steps_is_a_save_at_none_of_them(new: New, ow
     rank = watching(new)
     held = np.memmap(own / "held.map", dtype=np.uint8, mode="w+", shape=(4,))
     for step in (1, 2):
-        rank.files.step_begins()
+        rank.files.enter_step()
         held[0] = 200 + step
         stepped(rank, step)
         short = np.memmap(own / "short.map", dtype=np.uint8, mode="w+", shape=(4,))
         short[:] = 200 + step
         del short
     del held
-    rank.files.step_begins()
+    rank.files.enter_step()
     rank.files.train_fn_ended()
 
     assert [(Path(e.path).name, e.step) for e in rank.of(FileSaved)] == [
@@ -385,7 +385,7 @@ def test_the_thread_that_wrote_a_file_says_whether_it_is_beside_training(
 ) -> None:
     rank = watching(new)
     stepped(rank, 2)
-    acts = [lambda: write_pickle(own / "a.pkl", {"w": 1}), rank.files._scan_in_background]
+    acts = [lambda: write_pickle(own / "a.pkl", {"w": 1}), rank.files.files_closed]
     for act, is_beside in zip(acts, (is_own_thread, True), strict=True):
         with ThreadPoolExecutor(1) as pool:
             pool.submit(act).result() if is_beside else act()
@@ -445,7 +445,7 @@ def test_a_save_stands_at_the_end_of_an_epoch_whose_report_never_began(new: New,
 
     second = new(attempt=1)
     torch.load(own / "a.pt")
-    second.files.step_begins()
+    second.files.enter_step()
 
     assert (second.cursor.epoch, second.cursor.step) == (1, 0)
 
@@ -522,7 +522,7 @@ def test_a_temporary_file_that_is_gone_when_it_is_read_is_no_failure(
         path.unlink(missing_ok=True)
         return file_digest(path)
 
-    monkeypatch.setattr("chaos.probe.job_files.file_digest", removed_meanwhile)
+    monkeypatch.setattr("chaos.probe.save_recorder.file_digest", removed_meanwhile)
     rank = watching(new)
 
     (own / "b5d5xdst").write_bytes(b"blat")
@@ -566,7 +566,7 @@ def test_a_save_in_place_that_is_looked_for_before_it_begins_is_not_missed(
     stepped(rank, 1)
     file = own / "last.pkl"
     write_pickle(file, {"epoch": 1})
-    rank.files.step_begins()
+    rank.files.enter_step()
     stepped(rank, 2)
 
     sys.audit("open", str(file), "wb", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -575,7 +575,7 @@ def test_a_save_in_place_that_is_looked_for_before_it_begins_is_not_missed(
     beside.join()
     with rank.files.pause_watch():
         write_pickle(file, {"epoch": 2})
-    rank.files.step_begins()
+    rank.files.enter_step()
 
     assert len(rank.of(FileSaved)) == 2
 
@@ -594,7 +594,7 @@ def test_a_rank_stops_at_its_first_renaming_of_an_epoch_once_it_has_trained(
         asked.append((epoch, Path(path).name))
         return lambda: found.append(sorted(path.name for path in own.iterdir()))
 
-    rank.files.find_stop = stops
+    rank.listener.answer(save_reached=stops)
     (own / "cache.tmp").touch()
     (own / "cache.tmp").rename(own / "cache")
     stepped(rank, 1)
@@ -617,7 +617,7 @@ def test_a_rank_stops_before_each_operation_on_a_name(new: New, own: Path) -> No
             return None
         return lambda: found.append((moment, sorted(p.name for p in own.iterdir())))
 
-    rank.files.find_stop = stops
+    rank.listener.answer(save_reached=stops)
     (own / "latest").symlink_to("none")  # before training: not a place
     stepped(rank, 1)
     (own / "e1").mkdir()
@@ -658,7 +658,9 @@ def test_a_file_that_is_about_to_be_written_anew_is_empty(new: New, own: Path) -
     sizes: list[int] = []
     stepped(rank, 1)
     (own / "newest").write_text("e0")
-    rank.files.find_stop = lambda *_: lambda: sizes.append((own / "newest").stat().st_size)
+    rank.listener.answer(
+        save_reached=lambda *_: lambda: sizes.append((own / "newest").stat().st_size)
+    )
 
     (own / "newest").write_text("e1")
     with (own / "log").open("a") as log:  # what is there stays
@@ -689,7 +691,7 @@ def test_a_rank_stops_where_the_metadata_of_shards_has_not_its_name_yet(
         is_due = moment == "renaming"
         return (lambda: found.append((epoch, sorted(p.name for p in names)))) if is_due else None
 
-    rank.files.find_stop = stops
+    rank.listener.answer(save_reached=stops)
     save: Any = dcp.async_save if is_beside else dcp.save
     saving = save({"a": torch.ones(3)}, checkpoint_id=own / "e3", no_dist=True)
     if is_beside:

@@ -1,33 +1,34 @@
 """The files that a guarded rank saves and reads, as hooks of torch and safetensors tell them."""
 
-import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from chaos.extensions.guard.content import collect_tensors, hash_tensors, is_dense, load_safetensors
 from chaos.extensions.guard.judge import FileLoad
 from chaos.extensions.guard.records import Files
 from chaos.model.paths import is_in_folder
 from chaos.probe.state.files import build_sharded_part
+from chaos.probe.training_listener import TrainingListener
 
-R = TypeVar("R")
 LOADS_KEPT = 64
 SLURM_TASKS = "SLURM_STEP_NUM_TASKS"  # of srun's step (22.05); a batch shell has none
 
-# Called with the files of a save, and what is saved: None where that is not known.
-Saved = Callable[[list[Path], Any], None]
 
+class GuardedFiles(TrainingListener):
+    """The listener of `watch_files` and `watch_libraries`. Nothing of a call is changed.
 
-class GuardedFiles:
-    """The listener of `watch_files` and `watch_libraries`. Nothing of a call is changed."""
+    A `rank` listens to saves, and to what is about to be read until its first step.
+    """
 
-    def __init__(self, on_save: Saved, report_failure: Callable[[str, Exception], None]) -> None:
-        self._on_save, self._report_failure = on_save, report_failure
+    def __init__(
+        self, rank: TrainingListener, report_failure: Callable[[str, Exception], None]
+    ) -> None:
+        self._rank, self._report_failure = rank, report_failure
         self.loads: list[FileLoad] = []
         #: how many files were read so far
         self.load_count = 0
@@ -37,34 +38,19 @@ class GuardedFiles:
         self.background_folders: set[Path] = set()
         #: whether a file that is read may be one that training goes on from
         self.is_before_training = True
-        #: called with each file that is about to be read, until the first step
-        self.on_read: Callable[[Path], None] = lambda _: None
-        self.without_hooks: Callable[[Callable[[], Any]], Any] = lambda call: call()
 
     # -- saves -----------------------------------------------------------------------------
 
-    def call_unhooked(self, call: Callable[[], R]) -> R:
-        """Call a function while the model has no hooks of ours: it may be pickled whole."""
-        result: R = self.without_hooks(call)
-        return result
+    def call_unhooked(self, call: Callable[[], Any]) -> Any:
+        return self._rank.call_unhooked(call)
 
-    def begin_save(self, path: Path) -> None:
-        """Do nothing: a save is looked at once it is there."""
-
-    def find_midpoint_action(self, path: Path) -> None:
-        """Return nothing to do in the middle of a save."""
-
-    @contextlib.contextmanager
-    def pause_watch(self) -> Iterator[None]:
-        yield
-
-    def record_save(self, path: Path, value: Any) -> None:  # whatever was saved
+    def file_saved(self, path: Path, value: Any) -> None:  # whatever was saved
         self._report_save([path], load_safetensors(path) or value)
 
-    def record_content(self, path: Path, value: Any) -> None:
+    def content_pickled(self, path: Path, value: Any) -> None:
         self._report_save([path], value)
 
-    def record_stream(self, stream: Any, value: Any) -> None:
+    def stream_saved(self, stream: Any, value: Any) -> None:
         """Take what was saved into a stream; a file that has as many bytes then may be its own."""
         if isinstance(stream, io.BytesIO) and not stream.closed:
             self._buffer_sizes.add(stream.tell())
@@ -88,28 +74,22 @@ class GuardedFiles:
         facts_by_path = {path: measure_file(Path(path)) for path in paths if Path(path).is_file()}
         return {path: facts for path, facts in facts_by_path.items() if facts[0] in sizes}
 
-    def begin_background_save(self, folder: Path) -> None:
+    def background_save_begins(self, folder: Path) -> None:
         """Take a sharded save that a thread or a process makes while training goes on."""
         self.background_folders.add(folder)
         self._report_save([folder], None)
 
-    def begin_shards(self, folder: Path) -> None:
+    def shards_begin(self, folder: Path) -> None:
         self._report_save([Path(os.path.abspath(folder))], None)  # noqa: PTH100 - links stay links
-
-    def finish_shards(self, folder: Path) -> None:
-        """Do nothing: it was taken as it began."""
 
     # -- loads -----------------------------------------------------------------------------
 
-    def begin_load(self, path: Path) -> str | None:
+    def load_begins(self, path: Path) -> str | None:
         """Return a name for what is read: with none, what follows would not be called."""
         self._report_reading(path)
         return str(path)
 
-    def enter_load(self, digest: str) -> None:
-        """Do nothing."""
-
-    def finish_load(
+    def load_ended(
         self, path: Path, digest: str, error: BaseException | None, value: Any = None
     ) -> None:
         """Remember a file that was read, by its tensors."""
@@ -129,7 +109,7 @@ class GuardedFiles:
             return
         self.loads = [*self.loads[-LOADS_KEPT + 1 :], FileLoad(str(path), tensor_hashes)]
 
-    def record_shard_load(self, folder: Path) -> None:
+    def shards_loaded(self, folder: Path) -> None:
         """Remember the folder of a sharded save: of its tensors a rank reads what it needs."""
         self._report_reading(folder)
         if self.is_before_training:
@@ -140,13 +120,13 @@ class GuardedFiles:
         if not self.is_before_training:
             return
         try:
-            self.on_read(path)
+            self._rank.load_begins(path)
         except Exception as error:  # noqa: BLE001 - must not fail the user's load
             self._report_failure("load", error)
 
     def _report_save(self, files: list[Path], value: Any) -> None:
         try:
-            self._on_save(files, value)
+            self._rank.save_ends(files, value)
         except Exception as error:  # noqa: BLE001 - must not fail the user's save
             self._report_failure("save", error)
 

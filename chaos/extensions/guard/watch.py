@@ -80,8 +80,7 @@ class GuardedRank(TrainingListener):
         self._pass_begin_steps = set[
             int
         ]()  # steps with the first batch of a pass, until they are written
-        self._files = GuardedFiles(self._on_save, self._count_failure)
-        self._files.without_hooks = self._roots.call_unhooked
+        self._files = GuardedFiles(self, self._count_failure)
         self._steps = StepHook(self, self, self._count_failure)
         self._startup = StartupRecorder(folder, command or GuardedCommand.from_process(), find_rank)
         self._unwatched = UnwatchedTraining(self._report_unwatched)
@@ -107,7 +106,6 @@ class GuardedRank(TrainingListener):
         self._roots.watch(lambda: self._state.state_objects.list_objects("ema"))
         self._steps.install()
         self._passes.install()
-        self._files.on_read = self._on_read
         watch_files(self._files)
         call_after_import(MODULES, lambda _: watch_libraries(self._files))
         sys.addaudithook(self._on_audit_event)
@@ -305,7 +303,7 @@ class GuardedRank(TrainingListener):
 
     # -- saves -----------------------------------------------------------------------------
 
-    def _on_save(self, files: Sequence[Path], value: Any) -> None:  # None: what it is is not known
+    def save_ends(self, files: Sequence[Path], value: Any) -> None:
         restart = self._restart
         if restart is None or self._is_off or os.getpid() != self._pid:
             return
@@ -404,7 +402,10 @@ class GuardedRank(TrainingListener):
             losses=tuple(self._losses),
         )
 
-    def _on_read(self, path: Path) -> None:
+    def call_unhooked(self, call: Callable[[], Any]) -> Any:
+        return self._roots.call_unhooked(call)
+
+    def load_begins(self, path: Path) -> None:
         if self._restart is None and not self._is_off and os.getpid() == self._pid:
             self._startup.record_reading(path, self._began_s)
 

@@ -110,7 +110,7 @@ class ReportBegun(WorkerEvent, frozen=True, kw_only=True):
 class EpochEnded(WorkerEvent, frozen=True, kw_only=True):
     """An epoch that no report ends was over: a step followed a save of the job's own, or none did.
 
-    `torchrun` starts jobs that report nothing; see `JobFiles.is_at_end`.
+    `torchrun` starts jobs that report nothing; see `EpochEnds.is_at_end`.
     """
 
     epoch: int

@@ -17,13 +17,13 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from chaos.model.event import ShardedPart
 from chaos.probe.libraries import take_unwatched_classes
 from chaos.probe.state.readable import load_content
+from chaos.probe.training_listener import Stop, TrainingListener
 
 _SHARDED = "torch.distributed.checkpoint"
 _EXECUTORS = {
@@ -40,55 +40,7 @@ _WRITERS = {
 }
 
 
-class FileListener(Protocol):
-    """Called with the files that a rank saves and loads, in its own process."""
-
-    def begin_save(self, path: Path) -> None:
-        """Take the path of a save, before the first byte."""
-
-    def find_midpoint_action(self, path: Path) -> Callable[[], None] | None:
-        """Return what to call between the halves of the file; None to write it at once."""
-
-    def record_save(self, path: Path, value: Any) -> object:
-        """Take a file that was saved, and what was."""
-
-    def record_content(self, path: Path, value: Any) -> object:
-        """Take what was pickled into a file."""
-
-    def record_stream(self, stream: Any, value: Any) -> object:
-        """Take what was saved into a buffer, or another stream that is no file."""
-
-    def begin_background_save(self, folder: Path) -> object:
-        """Take the folder of a sharded save that goes on while training does."""
-
-    def begin_shards(self, folder: Path) -> object:
-        """Take the folder into which this rank begins to write its shards."""
-
-    def finish_shards(self, folder: Path) -> object:
-        """Take that they are written."""
-
-    def record_shard_load(self, folder: Path) -> object:
-        """Take the folder of which this rank has read its shards."""
-
-    def begin_load(self, path: Path) -> str | None:
-        """Return the digest of a file before it is loaded; None: the load is not of interest."""
-
-    def enter_load(self, digest: str) -> object:
-        """Take that the load begins."""
-
-    def finish_load(
-        self, path: Path, digest: str, error: BaseException | None, value: Any = None
-    ) -> object:
-        """Take how the load ended, and what it returned."""
-
-    def pause_watch(self) -> AbstractContextManager[object]:
-        """Return a context within which files that are opened are not the job's."""
-
-    def call_unhooked(self, call: Callable[[], Any]) -> Any:
-        """Return what a function returns that is called while no module has a hook of chaos."""
-
-
-def watch_files(listener: FileListener) -> None:
+def watch_files(listener: TrainingListener) -> None:
     """Replace `torch.save`, `torch.load` and `pickle.dump` from now on."""
     import torch
 
@@ -101,7 +53,7 @@ def watch_files(listener: FileListener) -> None:
     pickle.dump = _wrap_dump(pickle.dump, listener)
 
 
-def watch_libraries(listener: FileListener) -> None:
+def watch_libraries(listener: TrainingListener) -> None:
     """Follow sharded saves and safetensors from now on, if the job has imported what makes them."""
     for module, name, method, wrap_method in (
         *((*writer, "write_data", _wrap_write) for writer in _WRITERS.items()),
@@ -116,7 +68,7 @@ def watch_libraries(listener: FileListener) -> None:
         _watch_safetensors(module, listener)
 
 
-def _watch_safetensors(module: Any, listener: FileListener) -> None:
+def _watch_safetensors(module: Any, listener: TrainingListener) -> None:
     module.serialize_file = _wrap_serialize(module.serialize_file, listener)
     # A module that is imported after another was watched has the replacement already.
     if not hasattr(module.safe_open, "__wrapped__"):
@@ -137,12 +89,12 @@ def _limit_to_rank(
     return call
 
 
-def _wrap_dump(original: Callable[..., Any], listener: FileListener) -> Callable[..., Any]:
+def _wrap_dump(original: Callable[..., Any], listener: TrainingListener) -> Callable[..., Any]:
     def dump(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         path = _find_path(_find_argument(args, kwargs, 1, "file"))
         if path is not None:
-            listener.record_content(path, _find_argument(args, kwargs, 0, "obj"))
+            listener.content_pickled(path, _find_argument(args, kwargs, 0, "obj"))
         return result
 
     return _limit_to_rank(original, dump)
@@ -153,7 +105,7 @@ def _is_storage(value: Any) -> bool:  # whatever is saved
     return isinstance(value, torch.TypedStorage | torch.UntypedStorage)
 
 
-def _wrap_save(original: Callable[..., Any], listener: FileListener) -> Callable[..., Any]:
+def _wrap_save(original: Callable[..., Any], listener: TrainingListener) -> Callable[..., Any]:
     def save(*args: Any, **kwargs: Any) -> Any:
         target = _find_argument(args, kwargs, 1, "f")
         path = _find_path(target, at_start=True)
@@ -162,12 +114,12 @@ def _wrap_save(original: Callable[..., Any], listener: FileListener) -> Callable
             return original(*args, **kwargs)
         if path is None:
             result = listener.call_unhooked(lambda: original(*args, **kwargs))
-            listener.record_stream(target, value)
+            listener.stream_saved(target, value)
             return result
         # Recorded before the first byte: of a save that is cut off there is no other sign. Within
         # it torch opens the file by itself, which is not to be recorded a second time.
-        listener.begin_save(path)
-        act_halfway = listener.find_midpoint_action(path)
+        listener.save_begins(path)
+        act_halfway = listener.find_midpoint_stop(path)
         with listener.pause_watch():
             if act_halfway is None:
                 result = listener.call_unhooked(lambda: original(*args, **kwargs))
@@ -177,7 +129,7 @@ def _wrap_save(original: Callable[..., Any], listener: FileListener) -> Callable
                         original, args, kwargs, path=path, act_halfway=act_halfway
                     )
                 )
-        listener.record_save(path, value)
+        listener.file_saved(path, value)
         return result
 
     return _limit_to_rank(original, save)
@@ -189,7 +141,7 @@ def _save_in_halves(
     kwargs: dict[str, Any],
     *,
     path: Path,
-    act_halfway: Callable[[], None],
+    act_halfway: Stop,
 ) -> Any:
     """Write one half of a file, call `act_halfway`, and write the other half.
 
@@ -212,9 +164,7 @@ def _save_in_halves(
     return result
 
 
-def _write_in_halves(
-    target: Path | IO[bytes], content: bytes, act_halfway: Callable[[], None]
-) -> None:
+def _write_in_halves(target: Path | IO[bytes], content: bytes, act_halfway: Stop) -> None:
     middle = len(content) // 2
     open_file = target.open("wb") if isinstance(target, Path) else contextlib.nullcontext(target)
     with open_file as file:
@@ -225,73 +175,73 @@ def _write_in_halves(
 
 
 def _wrap_load(
-    original: Callable[..., Any], listener: FileListener, *, name: str = "f"
+    original: Callable[..., Any], listener: TrainingListener, *, name: str = "f"
 ) -> Callable[..., Any]:
     def load(*args: Any, **kwargs: Any) -> Any:
         path = _find_path(_find_argument(args, kwargs, 0, name))
         # The digest is made before the load: an op may wait inside of it, and of a load that raises
         # it is recorded which bytes could not be read.
-        digest = None if path is None else listener.begin_load(path)
+        digest = None if path is None else listener.load_begins(path)
         if path is None or digest is None:
             return original(*args, **kwargs)
-        listener.enter_load(digest)
+        listener.load_entered(digest)
         try:
             with listener.pause_watch():
                 result = original(*args, **kwargs)
         except BaseException as error:
-            listener.finish_load(path, digest, error)
+            listener.load_ended(path, digest, error)
             raise
-        listener.finish_load(path, digest, None, result)
+        listener.load_ended(path, digest, None, result)
         return result
 
     return _limit_to_rank(original, load)
 
 
-def _wrap_serialize(original: Callable[..., Any], listener: FileListener) -> Callable[..., Any]:
+def _wrap_serialize(original: Callable[..., Any], listener: TrainingListener) -> Callable[..., Any]:
     def serialize_file(*args: Any, **kwargs: Any) -> Any:
         path = _find_path(_find_argument(args, kwargs, 1, "filename"))
         if path is None:
             return original(*args, **kwargs)
-        listener.begin_save(path)
+        listener.save_begins(path)
         result = original(*args, **kwargs)
-        if (act_halfway := listener.find_midpoint_action(path)) is not None:
+        if (act_halfway := listener.find_midpoint_stop(path)) is not None:
             with listener.pause_watch():
                 _write_in_halves(path, path.read_bytes(), act_halfway)
         with listener.pause_watch():
             content = load_content(path)
-        listener.record_save(path, content)
+        listener.file_saved(path, content)
         return result
 
     return _limit_to_rank(original, serialize_file)
 
 
-def _wrap_execute(original: Any, listener: FileListener) -> Any:  # a method
+def _wrap_execute(original: Any, listener: TrainingListener) -> Any:  # a method
     @functools.wraps(original)
     def execute_save(executor: Any, *args: Any, **kwargs: Any) -> Any:
         writer = kwargs.get("storage_writer")
         folder: Any = kwargs.get("checkpoint_id") or getattr(writer, "checkpoint_id", "")
-        listener.begin_background_save(Path(os.path.abspath(folder)))  # noqa: PTH100 - links stay links
+        listener.background_save_begins(Path(os.path.abspath(folder)))  # noqa: PTH100 - links stay links
         return original(executor, *args, **kwargs)
 
     return execute_save
 
 
-def _wrap_write(original: Any, listener: FileListener) -> Any:  # a method
+def _wrap_write(original: Any, listener: TrainingListener) -> Any:  # a method
     def write_data(writer: Any, *args: Any, **kwargs: Any) -> Any:
         folder = Path(str(writer.checkpoint_id))
-        listener.begin_shards(folder)
+        listener.shards_begin(folder)
         pending_write = original(writer, *args, **kwargs)
         pending_write.wait()  # else the files may not be there yet
-        listener.finish_shards(folder)
+        listener.shards_written(folder)
         return pending_write
 
     return _limit_to_rank(original, write_data)
 
 
-def _wrap_load_data(original: Any, listener: FileListener) -> Any:  # a method
+def _wrap_load_data(original: Any, listener: TrainingListener) -> Any:  # a method
     def load_data(reader: Any, *args: Any, **kwargs: Any) -> Any:
         pending_load = original(reader, *args, **kwargs)
-        listener.record_shard_load(Path(os.path.abspath(str(reader.path))))  # noqa: PTH100 - likewise
+        listener.shards_loaded(Path(os.path.abspath(str(reader.path))))  # noqa: PTH100 - likewise
         return pending_load
 
     return _limit_to_rank(original, load_data)

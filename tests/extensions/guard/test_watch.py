@@ -21,6 +21,7 @@ from chaos.extensions.guard.records import RankSave
 from chaos.extensions.guard.restart import is_whole
 from chaos.extensions.guard.watch import FAILURES_MAX, GuardedRank, find_rank
 from chaos.probe.state.inputs import Owner
+from chaos.probe.training_listener import TrainingListener
 
 # `dcp.save` of a single process.
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -46,7 +47,7 @@ class Training:
 
     def save(self) -> None:
         torch.save(self.model.state_dict(), self.path)
-        self.rank._files.record_save(self.path, self.model.state_dict())
+        self.rank._files.file_saved(self.path, self.model.state_dict())
 
     def saves(self) -> list[RankSave]:
         assert self.failures == []
@@ -80,7 +81,7 @@ class TwoModels(Training):
         for number in numbers or (0, 1):
             state = self.models[number].state_dict()
             torch.save(state, self.files[number])
-            self.rank._files.record_save(self.files[number], state)
+            self.rank._files.file_saved(self.files[number], state)
 
 
 def beside(act: Callable[[], None]) -> None:
@@ -132,7 +133,7 @@ def into_a_buffer(training: Training, path: Path) -> None:
     """Save as Lightning does: into a buffer, that into a file, and the file to its name."""
     buffer = io.BytesIO()
     torch.save(training.model.state_dict(), buffer)
-    training.rank._files.record_stream(buffer, training.model.state_dict())
+    training.rank._files.stream_saved(buffer, training.model.state_dict())
     log, scratch = path.with_name("log.csv"), path.with_name("scratch")
     for file, content in ((log, b"1, 2"), (scratch, buffer.getvalue())):
         training.rank._on_audit_event("open", (str(file), "wb", os.O_WRONLY | os.O_CREAT))
@@ -168,7 +169,7 @@ def test_a_buffer_of_no_save_has_no_file_after_the_next_step(training: Training)
     training.step()
     buffer = io.BytesIO()
     torch.save(1, buffer)
-    training.rank._files.record_stream(buffer, 1)
+    training.rank._files.stream_saved(buffer, 1)
     training.step()
     other = training.path.with_name("other")
     training.rank._on_audit_event("open", (str(other), "wb", os.O_WRONLY | os.O_CREAT))
@@ -181,7 +182,7 @@ def test_a_buffer_of_no_save_has_no_file_after_the_next_step(training: Training)
 def test_what_is_written_to_no_file_has_none(training: Training) -> None:
     with zipfile.ZipFile(training.path, "w") as archive, archive.open("model", "w") as member:
         torch.save(training.model.state_dict(), member)
-        training.rank._files.record_stream(member, training.model.state_dict())
+        training.rank._files.stream_saved(member, training.model.state_dict())
     training.step()
     assert [(save.is_live, save.files) for save in training.saves()] == [(True, {})]
 
@@ -222,7 +223,7 @@ def test_a_save_that_a_thread_makes_while_a_step_is_made_is_of_no_use(training: 
 
 def test_a_file_that_is_read_in_training_is_not_looked_at(training: Training) -> None:
     # Such as one for each sample of a data set.
-    training.rank._files.finish_load(training.path, "", None, {"x": torch.ones(4)})
+    training.rank._files.load_ended(training.path, "", None, {"x": torch.ones(4)})
     assert training.rank._files.loads == []
 
 
@@ -232,7 +233,7 @@ def test_a_model_that_is_saved_whole_is_asked_for_no_state(training: Training) -
         raise AssertionError
 
     training.model.state_dict = gathered
-    training.rank._files.record_save(Path(__file__), training.model)
+    training.rank._files.file_saved(Path(__file__), training.model)
     assert [save.is_live for save in training.saves()] == [True]
     assert len(collect_tensors(training.model).tensors) == len(list(training.model.parameters()))
 
@@ -242,7 +243,7 @@ def shards(training: Training, tmp_path: Path, request: pytest.FixtureRequest) -
     """Return the folder of a sharded save, which was seen as it began."""
     made = tmp_path / "shards"
     made.mkdir()
-    training.rank._files.begin_shards(made)
+    training.rank._files.shards_begin(made)
     dcp.save({"weight": torch.ones(3, 4)}, storage_writer=request.param(made), no_dist=True)
     return made
 
@@ -264,7 +265,7 @@ def test_a_sharded_save_is_whole_by_an_index_that_came_later(
     training: Training, tmp_path: Path
 ) -> None:
     shards = tmp_path / "shards"
-    training.rank._files.begin_background_save(shards)
+    training.rank._files.background_save_begins(shards)
     training.step()
     assert not is_last_whole(training)
     dcp.save({"weight": torch.ones(3, 4)}, checkpoint_id=shards, no_dist=True)
@@ -277,10 +278,10 @@ def test_a_sharded_save_is_whole_by_an_index_that_came_later(
 
 
 def test_a_folder_whose_shards_are_read_before_the_first_step_is_a_load(tmp_path: Path) -> None:
-    files = GuardedFiles(lambda *_: None, lambda *_: None)
-    files.record_shard_load(tmp_path)
+    files = GuardedFiles(TrainingListener(), lambda *_: None)
+    files.shards_loaded(tmp_path)
     files.is_before_training = False
-    files.record_shard_load(tmp_path / "later")
+    files.shards_loaded(tmp_path / "later")
     assert files.loads == [FileLoad(str(tmp_path), frozenset())]
 
 
@@ -289,7 +290,7 @@ def test_a_save_that_goes_on_while_training_does_is_not_past(
 ) -> None:
     # Killed in it, the job has a folder that is as it was at the next step, and is no checkpoint.
     shards = tmp_path / "shards"
-    training.rank._files.begin_background_save(shards)  # which is not there yet
+    training.rank._files.background_save_begins(shards)  # which is not there yet
     training.step()
     shards.mkdir()
     (save,) = training.saves()
