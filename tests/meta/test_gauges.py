@@ -48,6 +48,7 @@ def test_what_has_fallen_is_recorded() -> None:
         "class names defined twice",
         "questions about a launcher's features outside launch/",
         "attributes assigned from outside",
+        "functions assigned from outside in probe and guard",
         "bare tuples",
         "lines of check",
         "lines of the core",
@@ -71,11 +72,22 @@ def worse(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         )
     before = gauges.measure(root)
     (root / "chaos/check/of_no_test.py").write_text(PLANTED * 40, encoding="utf-8")
+    (root / "chaos/probe/late.py").write_text(LATE, encoding="utf-8")
     (root / "docs/planted.md").write_text("word " * 5000 + ".\n\n" + LONG * 400, encoding="utf-8")
     (root / "tests/check/test_zebra_of_none.py").write_text(ASSERTS, encoding="utf-8")
     return list(gauges.find_worse(gauges.measure(root), before))
 
 
+LATE = """\
+class Hook:
+    def __init__(self, find_stop): self.on_step, self.find_stop = lambda: None, find_stop
+    def step_done(self): self.find_stop()
+class Probe:
+    def install(self, hook, torch):
+        hook.find_stop = self.find_stop
+        hook.step_done = self.note_step
+    def replace(self, torch): torch.step_done = wrap(torch.step_done)
+"""
 ASSERTS = """\
 assert "a sentence of more than thirty letters" in text
 assert f"{name} is a sentence of more than thirty letters" == text
@@ -110,6 +122,12 @@ def test_a_functions_name_neither_begins_nor_ends_with_a_preposition(
     name: str, *, is_odd: bool
 ) -> None:
     assert gauges.is_odd_function(name) is is_odd
+
+
+def test_a_function_that_is_assigned_late_is_told_from_one_of_a_library_that_is_replaced() -> None:
+    late = [ast.unparse(target) for target in gauges.late_callables([ast.parse(LATE)])]
+
+    assert late == ["hook.find_stop", "hook.step_done"]
 
 
 def test_identifiers_are_read_as_prose_is() -> None:

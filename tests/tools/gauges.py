@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -113,6 +113,67 @@ def outside_assignments(tree: ast.AST) -> Iterator[ast.Attribute]:
                     yield target
                 case _:
                     pass
+
+
+def late_callables(trees: Collection[ast.AST]) -> Iterator[ast.Attribute]:
+    """Yield the functions that are assigned to an object of these modules after it was made.
+
+    Nobody finds who calls them. A method of a library's that is replaced is none: the function
+    that does it takes the original by its name.
+    """
+    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    slots = {slot for cls in classes for slot in callable_slots(cls)}
+    methods = {name for cls in classes for name in method_names(cls)}
+    functions = (node for tree in trees for node in ast.walk(tree) if isinstance(node, Functions))
+    for function in functions:
+        originals = {
+            node.attr if isinstance(node, ast.Attribute) else node.value
+            for node in ast.walk(function)
+            if isinstance(node, ast.Constant)
+            or (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load))
+        }
+        for node in ast.walk(function):
+            for target in assigned_attributes(node):
+                is_outside = ast.unparse(target.value) not in ("self", "cls")
+                if is_outside and target.attr in slots | (methods - originals):
+                    yield target
+
+
+def method_names(cls: ast.ClassDef) -> set[str]:
+    """Return the names of a class's methods, without properties."""
+    return {
+        node.name
+        for node in cls.body
+        if isinstance(node, Functions)
+        and not any(ast.unparse(decorator) == "property" for decorator in node.decorator_list)
+    }
+
+
+def callable_slots(cls: ast.ClassDef) -> Iterator[str]:
+    """Yield the attributes of a class that are called, or declared to be, and are no methods."""
+    methods = method_names(cls)
+    for node in ast.walk(cls):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)):
+                if name not in methods and not cls.bases:  # else it may be inherited
+                    yield name
+            case ast.AnnAssign(target=ast.Attribute(attr=name) | ast.Name(id=name)):
+                if "Callable" in ast.unparse(node.annotation):
+                    yield name
+            case ast.Assign(value=ast.Lambda()):
+                yield from (target.attr for target in assigned_attributes(node))
+            case _:
+                pass
+
+
+def assigned_attributes(node: ast.AST) -> Iterator[ast.Attribute]:
+    """Yield the attributes that a statement assigns."""
+    targets = node.targets if isinstance(node, ast.Assign) else ()
+    targets = (node.target,) if isinstance(node, ast.AnnAssign) else targets
+    for target in targets:
+        for part in target.elts if isinstance(target, ast.Tuple) else (target,):
+            if isinstance(part, ast.Attribute):
+                yield part
 
 
 def is_bare_tuple(node: ast.AST) -> bool:
@@ -244,6 +305,12 @@ def measure(root: Path) -> Gauges:
             for path, tree in trees.items()
             if not path.endswith("compat.py")
             for _ in outside_assignments(tree)
+        ),
+        "functions assigned from outside in probe and guard": sum(
+            1
+            for _ in late_callables(
+                [tree for path, tree in trees.items() if {"probe", "guard"} & {*path.split("/")}]
+            )
         ),
         "bare tuples": sum(is_bare_tuple(node) for _, node in nodes),
         "lines": dict(sorted(lines.items())),
