@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from chaos.model.event import AnyEvent
+from chaos.model.places import TrainingPlace
 from chaos.run.clock import Clock, SystemClock
 
 
@@ -17,6 +18,10 @@ class Cursor:
     epoch: int
     #: optimizer steps since the last report
     step: int = 0
+
+    @property
+    def training_place(self) -> TrainingPlace:
+        return TrainingPlace(self.epoch, self.step)
 
     def rank_fields(self) -> dict[str, int]:
         return {"attempt": self.attempt, "rank": self.rank}

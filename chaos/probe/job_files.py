@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.check.resume_place import StepKeys
-from chaos.model.places import START, TrainingPlace
+from chaos.model.places import START
 from chaos.probe.cursor import Recorder
 from chaos.probe.epoch_ends import EpochEnds
 from chaos.probe.file_facts import digest_file, extract_content, resolve_links
@@ -52,7 +52,7 @@ class JobFiles(TrainingListener):
             cursor, saves, ranks=ranks, may_move=may_move, is_untouched=self._is_untouched
         )
         self.load_recorder = LoadRecorder(record, saves, self.resume_finder, listener)
-        self.thread_places = ThreadPlaces(lambda: TrainingPlace(cursor.epoch, cursor.step))
+        self.thread_places = ThreadPlaces(cursor)
         self.opened_files = OpenedFiles(
             saves.run_folder,
             self.thread_places.find_work_place,
@@ -69,8 +69,7 @@ class JobFiles(TrainingListener):
         self.opened_files.watch()
         self.thread_places.watch()
         if self._cursor.attempt:
-            is_hidden = self._listener.is_hidden
-            self.record_safely("files", lambda: self.load_recorder.record_files_seen(is_hidden))
+            self.record_safely("files", self.load_recorder.record_files_seen)
 
     def record_early_reads(self, paths: Iterable[Path]) -> None:
         """Look at files that this process has read before it was watched."""
@@ -118,7 +117,7 @@ class JobFiles(TrainingListener):
         What is written before the first step of a job that makes steps is data, and no save.
         """
         cursor = self._cursor
-        is_data = (cursor.epoch, cursor.step) == START and self.epoch_ends.makes_steps
+        is_data = cursor.training_place == START and self.epoch_ends.makes_steps
         return None if is_data else self._listener.save_reached("saving", cursor.epoch, str(path))
 
     def background_save_begins(self, folder: Path) -> None:
@@ -139,13 +138,12 @@ class JobFiles(TrainingListener):
             return None
         try:
             with self._cost.watch_time, self.opened_files.pause_watch():
-                return file_digest(path)
+                digest = file_digest(path)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's load
             self._report_failure("load", error)
             return None
-
-    def load_entered(self, digest: str) -> None:
         self.load_recorder.enter_load(digest)
+        return digest
 
     def load_ended(
         self, path: Path, digest: str, error: BaseException | None, value: Any = None
@@ -279,7 +277,7 @@ class JobFiles(TrainingListener):
             with self._cost.watch_time, self.opened_files.pause_watch(), self._lock:
                 action()
                 if self.save_recorder.has_saved and not self._has_told_save:
-                    self._listener.first_save_recorded()
+                    self._listener.first_save_done()
                     self._has_told_save = True
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save or load
             self._report_failure(site, error)

@@ -20,6 +20,7 @@ from chaos.faults.slow_upload import SlowUpload
 from chaos.model.objects import build_object_path, split_object_path
 from chaos.model.places import TrainingPlace
 from chaos.model.plan import Op
+from chaos.probe.cursor import Cursor
 from chaos.probe.job_code import find_running_line
 from chaos.probe.job_files import JobFiles
 from chaos.probe.open_watch import OpenedFile
@@ -30,26 +31,22 @@ from chaos.probe.training_listener import FileOperation
 from chaos.probe.write_ledger import set_call_handler
 from chaos.run.file_digest import WHOLE_MAX, stream_digest
 
-_PUTS = {
-    "PutObject": "putting",
-    "CopyObject": "putting",
-    "CompleteMultipartUpload": "completing",
-}
+_PUTS = {"PutObject": "putting", "CopyObject": "putting", "CompleteMultipartUpload": "completing"}
 
 
 class JobObjects:
-    """The objects of one rank. `find_place` returns that of training, for a client's own thread."""
+    """The objects of one rank."""
 
     def __init__(
         self,
         files: JobFiles,
-        find_place: Callable[[], TrainingPlace],
+        cursor: Cursor,
         faults: StorageInjector,
         report_failure: Callable[[str, Exception], None],
     ) -> None:
         self._files = files
         self._saves, self._record_safely = files.save_folder, files.record_safely
-        self._find_place = find_place
+        self._cursor = cursor
         self._faults = faults
         self._report_failure = report_failure
         self._read_objects: set[tuple[str, str]] = set()
@@ -104,7 +101,8 @@ class JobObjects:
         """Stop at an op whose place is before a request; return the place of the request."""
         # A client of asyncio has a thread of its own, which serves all of training, and the
         # thread that trains waits for it.
-        place = self._find_place() if call.is_async else self._files.thread_places.find_work_place()
+        threads = self._files.thread_places
+        place = self._cursor.training_place if call.is_async else threads.find_work_place()
         moment: Any = _PUTS.get(call.operation, "removing")
         with self._files.pause_watch():
             self._files.opened_files.add_operation(FileOperation(moment, path, place, source_path))

@@ -6,15 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from chaos.check.resume_place import (
-    InferredPlace,
-    ResumePlaceIndex,
-    StepKeys,
-    find_resume_point,
-)
+from chaos.check.resume_place import InferredPlace, ResumePlaceIndex, StepKeys, find_resume_point
 from chaos.model.event import CodeLine, FileLoaded, FilesSeen, Repositioned, SeenFile
 from chaos.model.objects import is_store_object
-from chaos.model.places import START, TrainingPlace
+from chaos.model.places import START
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.file_facts import find_neighbours
 from chaos.probe.job_code import find_running_line
@@ -141,7 +136,7 @@ class ResumeFinder:
         reached = max(
             (place for places in earlier_states.models.values() for place in places), default=START
         )
-        if TrainingPlace(cursor.epoch, cursor.step) >= reached:
+        if cursor.training_place >= reached:
             return None
         cursor.epoch, cursor.step = START
         return Repositioned(
@@ -153,7 +148,7 @@ class ResumeFinder:
         position = self.find_furthest(is_fresh=is_fresh, is_over=is_over)
         if position is not None:
             return InferredPlace(position.training_place, "file", position.path)
-        place = TrainingPlace(self._cursor.epoch, self._cursor.step)
+        place = self._cursor.training_place
         return InferredPlace(place, "nothing" if self._can_use_files else "commit")
 
     def find_furthest(self, *, is_fresh: bool, is_over: bool = False) -> ResumedSave | None:
@@ -182,10 +177,8 @@ class ResumeFinder:
             read for read in rank_positions if read.training_place in agreed or not agreed
         ]
         furthest_position = max(candidates, key=lambda read: read.training_place, default=None)
-        if furthest_position is None or furthest_position.training_place <= (
-            self._cursor.epoch,
-            self._cursor.step,
-        ):
+        place = self._cursor.training_place
+        if furthest_position is None or furthest_position.training_place <= place:
             return None
         return None if (not agreed or furthest_position.is_log) and is_fresh else furthest_position
 
@@ -214,12 +207,12 @@ class LoadRecorder:
             self._has_told_load = True
             self._listener.earlier_save_entered()
 
-    def record_files_seen(self, is_hidden: Callable[[str], bool]) -> None:
+    def record_files_seen(self) -> None:
         """Record which of the files that earlier attempts left are there for this rank."""
         files = []
         for copy in self._saves.load_copies():
             is_elsewhere = copy.writer_temp_folder not in (None, self._temporary_folder)
-            current_path = None if is_hidden(copy.path) else copy.find_path()
+            current_path = None if self._listener.is_hidden(copy.path) else copy.find_path()
             state: Literal["there", "gone"] = "gone" if current_path is None else "there"
             files.append(
                 SeenFile(

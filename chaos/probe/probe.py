@@ -79,9 +79,7 @@ class Probe(TrainingListener):
         target: Target,
         training_place: TrainingPlace,
     ) -> None:
-        self._journal = journal
-        self._controller = controller
-        self._target = target
+        self._journal, self._controller, self._target = journal, controller, target
         self._cursor = Cursor(target.attempt, target.rank, *training_place)
         record = Recorder(self._cursor, journal.add, self.report_failure)
         self._stops = PlannedStops.from_ops(plan.ops, target)
@@ -95,9 +93,8 @@ class Probe(TrainingListener):
         )
         self._steps = StepHook(self, self._watchers, self.report_failure)
         self._order_executor = OrderExecutor(controller.obeyed, SystemClock())
-        self._report_thread = 0
+        self._report_thread = self._early_reports = 0
         self._upload_state = threading.local()
-        self._early_reports = 0
         self._validated_epoch: int | None = None  # the last epoch in which that was seen
         self._is_early_report = False
         self._recorded_failures: set[tuple[str, str]] = set()
@@ -163,11 +160,8 @@ class Probe(TrainingListener):
 
     # -- events of hooks -------------------------------------------------------------------------
 
-    def gradients_ready(self) -> None:
-        self._watchers.gradients_ready()
-
-    def gradients_outdated(self) -> None:
-        self._watchers.gradients_outdated()
+    def gradients_ready(self, *, is_second: bool) -> None:
+        self._watchers.gradients_ready(is_second=is_second)
 
     def window_dropped(self) -> None:
         self._watchers.window_dropped()
@@ -186,8 +180,7 @@ class Probe(TrainingListener):
             self._record_safely(
                 partial(self._controller.resumed, self._target.attempt, self._cursor.epoch)
             )
-        for index in self._stops.stage_ops.pop("first_step", ()):
-            self._record_safely(partial(self._arrive, index))
+        self._arrive_safely(self._stops.stage_ops.pop("first_step", ()))
         self._watchers.step_begins(optimizer)
         self._order_executor.step_begins(optimizer)
 
@@ -228,8 +221,7 @@ class Probe(TrainingListener):
         self._steps.note_save()
 
     def earlier_save_entered(self) -> None:
-        for index in self._stops.stage_ops.get("loading", ()):
-            self._record_safely(partial(self._arrive, index))
+        self._arrive_safely(self._stops.stage_ops.get("loading", ()))
 
     # -- called by the launcher ------------------------------------------------------------------
 
@@ -324,13 +316,11 @@ class Probe(TrainingListener):
 
     def record_train_fn_launch(self) -> None:
         """Stop at an op whose place is the launch, while Ray's controller waits for this worker."""
-        for index in self._stops.launch_ops:
-            self._record_safely(partial(self._arrive, index))
+        self._arrive_safely(self._stops.launch_ops)
 
     def record_train_fn_start(self) -> None:
         """Stop at an op of this attempt's start."""
-        for index in self._stops.stage_ops.get("start", ()):
-            self._record_safely(partial(self._arrive, index))
+        self._arrive_safely(self._stops.stage_ops.get("start", ()))
 
     def record_train_fn_end(self, error: BaseException | None) -> None:
         """Record that the train function returned, or raised."""
@@ -376,6 +366,10 @@ class Probe(TrainingListener):
         with postpone_loader_loss():
             order = self._controller.arrive(index, self._target)
         self._order_executor.obey(order)
+
+    def _arrive_safely(self, indexes: Sequence[int]) -> None:
+        for index in indexes:
+            self._record_safely(partial(self._arrive, index))
 
     def _record_safely(self, action: Callable[[], None]) -> None:
         """Call a function that only records; if it fails, the rest of the hook still runs."""

@@ -29,6 +29,7 @@ from chaos.probe.file_facts import (
 )
 from chaos.probe.open_watch import OpenedFile, OpenedFiles
 from chaos.probe.saves import SaveFolder, SaveRecord
+from chaos.probe.state.gradients import count_trained
 from chaos.probe.state.readable import is_text, load_content
 from chaos.probe.thread_place import ThreadPlaces
 from chaos.probe.training_listener import FileOperation, TrainingQuestions
@@ -71,8 +72,7 @@ class SaveRecorder:
 
         By another process perhaps, whose files are not seen until they are uploaded.
         """
-        place = TrainingPlace(self._cursor.epoch, self._cursor.step)
-        self._background_folders[str(folder)] = place
+        self._background_folders[str(folder)] = place = self._cursor.training_place
         self._saves.set_mark("place", self._cursor.attempt, *place)
 
     def record_begin(
@@ -80,12 +80,8 @@ class SaveRecorder:
     ) -> None:
         """Record a save that begins, or that was begun by the `thread` that opened its file."""
         self.report_operations()  # those before it
-        is_beside = self._thread_places.is_background(thread)
-        self._write(
-            FileSaveBegun(
-                **self._build_fields(place), path=str(path), saver=saver, is_beside=is_beside
-            )
-        )
+        fields = {**self._build_fields(place), "path": str(path), "saver": saver}
+        self._write(FileSaveBegun(**fields, is_beside=self._thread_places.is_background(thread)))
         if saver == "torch":  # the others are recorded once they are written
             self._saves.record_begin(self.build_save(path, place, digest=""))
 
@@ -98,16 +94,16 @@ class SaveRecorder:
         code: CodeLine | None,
     ) -> None:
         digest, size = stored_digest
-        file_fields: dict[str, Any] = {
-            "path": str(path),
-            "digest": digest,
-            "bytes": size,
-            "code": code,
-        }
-        file_fields |= {"parts": content.parts, "counts": dict(content.counts)}
         self._write(
             FileSaved(
-                **self._build_fields(place), **file_fields, share=self._measure_share(content)
+                **self._build_fields(place),
+                path=str(path),
+                digest=digest,
+                bytes=size,
+                code=code,
+                parts=content.parts,
+                counts=dict(content.counts),
+                share=self._measure_share(content),
             )
         )
         self._keep_save(path, place, digest, size=size)
@@ -115,7 +111,7 @@ class SaveRecorder:
         self.has_saved = True
 
     def _measure_share(self, content: FileContent) -> float | None:
-        trained = self._questions.count_trained()
+        trained = count_trained(self._questions.list_optimizers() or ())
         return content.elements / trained if trained and content.elements is not None else None
 
     def _keep_save(
@@ -154,13 +150,8 @@ class SaveRecorder:
             for name, digest in zip(files, digests, strict=True):
                 if self._saves.find_save(digest) is None:
                     path = folder / name
-                    self.record_saved_file(
-                        path,
-                        place,
-                        extract_content(load_content(path)),
-                        (digest, path.stat().st_size),
-                        None,
-                    )
+                    content, size = extract_content(load_content(path)), path.stat().st_size
+                    self.record_saved_file(path, place, content, (digest, size), None)
         known_saves = [save for save in map(self._saves.find_save, digests) if save is not None]
         places = [save.find_resume_place() for save in known_saves if not save.is_text]
         # In an epoch without a step it is unknown whether a save is of its end.
@@ -169,15 +160,12 @@ class SaveRecorder:
 
     def report_operations(self) -> None:
         for operation in self._opened_files.take_operations():
-            names: dict[str, Any] = {"path": operation.path, "to": operation.other_path}
+            fields = self._build_fields(operation.place)
+            fields |= {"path": operation.path, "to": operation.other_path}
             if operation.moment == "renaming":
-                self._write(FileRenamed(**self._build_fields(operation.place), **names))
+                self._write(FileRenamed(**fields))
             elif self._is_new_kind(operation):
-                self._write(
-                    FileTouched(
-                        **self._build_fields(operation.place), **names, operation=operation.moment
-                    )
-                )
+                self._write(FileTouched(**fields, operation=operation.moment))
 
     def _is_new_kind(self, operation: FileOperation) -> bool:
         """Return whether an operation is the first of its kind at its place: there may be many."""
@@ -218,11 +206,9 @@ class SaveRecorder:
             return
         self._keep_save(name, opening.place, digest, size=size, is_log=True)
         if content.parts:
-            file_fields: dict[str, Any] = {"path": opening.path, "digest": digest, "bytes": size}
-            text = FileWritten(
-                **self._build_fields(opening.place), **file_fields, parts=content.parts
-            )
-            self._text_files[opening.path] = text
+            fields = self._build_fields(opening.place)
+            fields |= {"path": opening.path, "digest": digest, "bytes": size}
+            self._text_files[opening.path] = FileWritten(**fields, parts=content.parts)
 
     def _is_copy(self, earlier_save: SaveRecord, opening: OpenedFile, name: str) -> bool:
         """Return whether a file holds what was saved elsewhere.

@@ -56,11 +56,9 @@ class SaveRecord:
 
     def find_resume_place(self) -> TrainingPlace:
         """Return the resume place of a job that loads the file."""
-        return (
-            TrainingPlace(self.epoch + 1, 0)
-            if self.ends_epoch
-            else TrainingPlace(self.epoch, self.step)
-        )
+        if self.ends_epoch:
+            return TrainingPlace(self.epoch + 1, 0)
+        return TrainingPlace(self.epoch, self.step)
 
 
 @dataclass(frozen=True)
@@ -78,14 +76,8 @@ class StoredCopy:
 
     def find_path(self) -> str | None:
         """Return the path at which the file has this content now; None: it is gone."""
-        return next(
-            (
-                candidate
-                for candidate in (self.path, self.former_path)
-                if candidate is not None and self.has_content(candidate)
-            ),
-            None,
-        )
+        candidates = filter(None, (self.path, self.former_path))
+        return next(filter(self.has_content, candidates), None)
 
     def has_content(self, path: str) -> bool:
         """Return whether this content lies at a path now.

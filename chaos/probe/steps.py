@@ -12,13 +12,18 @@ import functools
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 from typing import Any
 
 from chaos.errors import InjectedError, ResumeMismatchError
 from chaos.probe.libraries import watch_batches, watch_rounds
-from chaos.probe.state.gradients import is_empty_step
+from chaos.probe.state.gradients import (
+    find_gradient_mark,
+    find_gradients,
+    find_versions,
+    is_empty_step,
+)
 from chaos.probe.state.inputs import StepInputs
 from chaos.probe.training_listener import Losses, TrainingListener, TrainingQuestions
 
@@ -58,12 +63,7 @@ class StepHook:
         original = torch.Tensor.backward
 
         def backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._open_losses:
-                self._drop_if_cleared()
-            if self._can_have_gradients:
-                self._examine_gradients()
-            if not self._open_losses:
-                self._begin_window()
+            self._prepare_window()
             result = original(tensor, *args, **kwargs)
             self._record_loss(tensor)
             return result
@@ -119,36 +119,45 @@ class StepHook:
             result = load(owner, *args, **kwargs)
             if os.getpid() == self._pid:
                 if self._open_losses:
-                    self._begin_window()
+                    self._versions = self._find_versions()
                 self._listener.state_loaded()
             return result
 
         return load_state
 
-    def _begin_window(self) -> None:
+    def _prepare_window(self) -> None:
+        """Look at the gradients before a `backward()` adds to them.
+
+        The open window is dropped if they were cleared by assignment, or in place.
+        """
+        if os.getpid() != self._pid:
+            return
         try:
-            self._versions = self._questions.find_versions()
+            is_open = self._open_losses and not self._is_stepping
+            if is_open and self._find_gradient_mark() != self._gradient_mark:
+                self._drop_if_empty()
+            if self._can_have_gradients:
+                is_second = self._has_seen_gradients
+                self._can_have_gradients, self._has_seen_gradients = False, True
+                self._listener.gradients_ready(is_second=is_second)
+            if not self._open_losses:
+                self._versions = self._find_versions()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._report_failure("gradients", error)
 
-    def _drop_if_cleared(self) -> None:
-        """Drop the open window if its gradients were cleared by assignment, or in place."""
-        if os.getpid() != self._pid or self._is_stepping:
-            return
-        try:
-            is_cleared = self._questions.find_gradient_mark() != self._gradient_mark
-        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's call
-            self._report_failure("gradients", error)
-            return
-        if is_cleared:
-            self._drop_if_empty()
+    def _find_gradient_mark(self) -> tuple[int, ...] | None:
+        return find_gradient_mark(self._questions.list_optimizers() or ())
+
+    def _find_versions(self) -> tuple[int, ...]:
+        return find_versions(self._questions.list_optimizers() or ())
 
     def _drop_if_empty(self) -> None:
         try:
             # Sharpness-aware training moves the parameters by gradients that it then throws away.
             # Optimizers that were made since are no sign of that.
-            versions = self._questions.find_versions()[: len(self._versions)]
-            if versions == self._versions and not self._questions.has_gradients():
+            optimizers = self._questions.list_optimizers()
+            has_moved = self._find_versions()[: len(self._versions)] != self._versions
+            if optimizers is not None and not has_moved and not any(find_gradients(optimizers)):
                 self.forget_window()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's call
             self._report_failure("gradients", error)
@@ -165,7 +174,7 @@ class StepHook:
 
     def list_open_losses(self) -> Losses:
         """Return the losses since the last step; waits for the accelerator."""
-        return tuple(encode_number(loss.item()) for loss in self._open_losses)
+        return _encode_losses(self._open_losses)
 
     def forget_window(self) -> None:
         """Drop losses and inputs since the last step, which a resumed process would not have."""
@@ -179,36 +188,17 @@ class StepHook:
         """Read the pending losses and inputs, in the order of their steps."""
         pending, self._pending_steps = self._pending_steps, []
         for epoch, step, losses, unread_inputs in pending:
-            loss_values = tuple(encode_number(loss.item()) for loss in losses)
-            self._listener.losses_resolved(
-                epoch,
-                step,
-                loss_values,
-                None if unread_inputs is None else unread_inputs.load_inputs(),
-            )
+            inputs = None if unread_inputs is None else unread_inputs.load_inputs()
+            self._listener.losses_resolved(epoch, step, _encode_losses(losses), inputs)
 
     # -- inside ------------------------------------------------------------------------------
-
-    def _examine_gradients(self) -> None:
-        """Look at the gradients before this `backward()` adds to them."""
-        if os.getpid() != self._pid:
-            return
-        is_second = self._has_seen_gradients
-        self._can_have_gradients, self._has_seen_gradients = False, True
-        try:
-            if is_second:
-                self._listener.gradients_outdated()
-            else:
-                self._listener.gradients_ready()
-        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
-            self._report_failure("gradients", error)
 
     def _record_loss(self, tensor: Any) -> None:  # a torch.Tensor
         if os.getpid() == self._pid and tensor.numel() == 1:
             self.has_trained = True
             self._open_losses.append(tensor.detach())
             try:
-                self._gradient_mark = self._questions.find_gradient_mark()
+                self._gradient_mark = self._find_gradient_mark()
             except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
                 self._report_failure("gradients", error)
 
@@ -251,7 +241,7 @@ class StepHook:
         has_late_losses = any(loss.device.type != "cpu" for loss in losses)
         has_late_inputs = unread_inputs is not None and unread_inputs.is_on_accelerator
         epoch, step = self._listener.step_done(
-            None if has_late_losses else tuple(encode_number(loss.item()) for loss in losses),
+            None if has_late_losses else _encode_losses(losses),
             None if unread_inputs is None or has_late_inputs else unread_inputs.load_inputs(),
         )
         if has_late_losses or has_late_inputs:
@@ -272,6 +262,10 @@ def _is_within_step(step_code: CodeType) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _encode_losses(losses: Iterable[Any]) -> Losses:
+    return tuple(encode_number(loss.item()) for loss in losses)
 
 
 def encode_number(value: float) -> float | str:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from chaos.model.places import TrainingPlace
+from chaos.probe.cursor import Cursor
 
 _MARK = "_chaos_given_at"
 
@@ -18,8 +19,8 @@ _MARK = "_chaos_given_at"
 class ThreadPlaces:
     """The places where the training thread (see `mark_training_thread`) gave work to others."""
 
-    def __init__(self, find_place: Callable[[], TrainingPlace]) -> None:
-        self._find_place = find_place
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
         self._training_thread: int | None = None
         self._thread_state = threading.local()
 
@@ -32,7 +33,7 @@ class ThreadPlaces:
         A thread that lives on may be given more work later, in a way that is not seen: the
         recorded place holds only for the epoch in which the thread first asks.
         """
-        current_place = self._find_place()
+        current_place = self._cursor.training_place
         work_place = getattr(self._thread_state, "place", None)
         if work_place is not None:
             return work_place  # type: ignore[no-any-return]
@@ -57,7 +58,7 @@ class ThreadPlaces:
         def start_thread(thread: threading.Thread) -> None:
             if self._is_training():
                 # Before it starts, for a thread may write before `start()` has returned.
-                vars(thread)[_MARK] = self._find_place()
+                vars(thread)[_MARK] = self._cursor.training_place
             start(thread)
 
         @functools.wraps(submit)
@@ -70,7 +71,9 @@ class ThreadPlaces:
         ) -> Any:
             if not self._is_training():
                 return submit(executor, work, *args, **kwargs)
-            return submit(executor, self._bind_place(work, self._find_place()), *args, **kwargs)
+            return submit(
+                executor, self._bind_place(work, self._cursor.training_place), *args, **kwargs
+            )
 
         thread_class.start, executor_class.submit = start_thread, submit_work
 

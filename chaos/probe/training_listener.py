@@ -2,10 +2,10 @@
 
 In their order, `?` where not each has it:
 
-    attempt  state_loaded? load_begins load_entered load_ended
+    attempt  load_begins load_ended state_loaded?
     step     model_called loader_started? gradients_ready? window_dropped? step_begins step_done
              losses_resolved, at the latest at the report after
-    save     save_begins save_reached? file_saved first_save_recorded? save_ends
+    save     save_begins save_reached? file_saved first_save_done? save_ends
              shards_begin shards_written, of a sharded one; shards_loaded
 """
 
@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from chaos.model.event import Inputs
 from chaos.model.places import START, TrainingPlace
 from chaos.model.trigger import Moment
-from chaos.probe.state.inputs import Owner, StepInputs
+from chaos.probe.state.inputs import ModuleCall, Owner, StepInputs
 
 Losses: TypeAlias = tuple[float | str, ...]
 Operated: TypeAlias = Literal[
@@ -39,35 +39,16 @@ class FileOperation:
     other_path: str = ""
 
 
-class RunningCall(Protocol):
-    """A call of a root that has begun."""
-
-    def record_return(self, outputs: Any) -> None:  # whatever a module returns
-        """Take the outputs; None as well if the call raised."""
-
-
 class TrainingQuestions:
     """The questions of hooks, answered as of a rank of which nothing is known."""
 
-    def has_gradients(self) -> bool:
-        """Return whether any gradient is left for a step."""
-        return True
-
-    def find_versions(self) -> tuple[int, ...]:
-        """Return how often parameters were changed."""
-        return ()
-
-    def find_gradient_mark(self) -> tuple[int, ...] | None:
-        """Return what differs once gradients were cleared."""
-        return ()
+    def list_optimizers(self) -> list[Any] | None:
+        """Return the optimizers that train; None: they are not watched."""
+        return None
 
     def close_inputs(self) -> StepInputs | None:
         """Return the inputs of the step that ends, and begin anew; None: they are not watched."""
         return None
-
-    def count_trained(self) -> int:
-        """Return the number of the numbers that this rank trains."""
-        return 0
 
     def is_hidden(self, path: str) -> bool:  # noqa: ARG002
         """Return whether a fault hides an object from all that list the store."""
@@ -89,7 +70,7 @@ class TrainingListener(TrainingQuestions):
 
     def model_called(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner
-    ) -> RunningCall | None:
+    ) -> ModuleCall | None:
         """Take a call of a root module in training; return what takes its outputs."""
 
     def root_found(self) -> None:
@@ -104,14 +85,11 @@ class TrainingListener(TrainingQuestions):
     def loaders_counted(self, count: int) -> None:
         """Take the number of all loaders' processes, whenever it changes."""
 
-    def gradients_ready(self) -> None:
+    def gradients_ready(self, *, is_second: bool) -> None:
         """Take that `backward()` begins: the first of an attempt, or after a report or a save.
 
-        Where gradients are accumulated by then, an attempt may resume with them.
+        An attempt may resume with what is accumulated by then; `is_second` in the same step.
         """
-
-    def gradients_outdated(self) -> None:
-        """Take a second such place of one step, as an attempt may resume from either."""
 
     def window_dropped(self) -> None:
         """Take that what was backpropagated since the last step is part of no step."""
@@ -173,20 +151,17 @@ class TrainingListener(TrainingQuestions):
     def file_moved(self, path: str, new_path: str | None) -> None:
         """Take a file or folder that is about to be renamed; None: that is to be removed."""
 
-    def first_save_recorded(self) -> None:
+    def first_save_done(self) -> None:
         """Take that the first save of an attempt is recorded."""
 
     def save_ends(self, files: Sequence[Path], value: Any) -> None:
         """Take the files of a save that is over, none of a buffer, and what was saved if known."""
 
     def load_begins(self, path: Path) -> str | None:
-        """Return the digest of a file before it is loaded; None: the load is not of interest."""
-
-    def load_entered(self, digest: str) -> None:
-        """Take that the load of such a file begins."""
+        """Take a file that is about to be loaded; return its digest, None to hear no more of it."""
 
     def earlier_save_entered(self) -> None:
-        """Take that the first load of a file begins that an earlier attempt saved."""
+        """Take that the first load of a file that an earlier attempt saved begins."""
 
     def load_ended(
         self, path: Path, digest: str, error: BaseException | None, value: Any = None

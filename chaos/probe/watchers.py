@@ -30,7 +30,6 @@ from chaos.probe.job_files import JobFiles
 from chaos.probe.job_objects import JobObjects
 from chaos.probe.saves import SaveFolder
 from chaos.probe.state.files import build_sharded_part, watch_files, watch_libraries
-from chaos.probe.state.gradients import find_gradient_mark, find_gradients, find_versions
 from chaos.probe.state.inputs import InputWindow, ModuleCall, Owner, StepInputs
 from chaos.probe.state.restored_files import FileCopies
 from chaos.probe.state.restored_values import FOLDER, ValueOrders
@@ -63,11 +62,8 @@ class Watchers(TrainingListener):
         self.cost = record.cost
         self._watch, self._listener = watch, listener
         self._record = record
-        self._cursor, self._write, self._report_failure = (
-            record.cursor,
-            record.write,
-            record.report_failure,
-        )
+        self._cursor, self._write = record.cursor, record.write
+        self._report_failure = record.report_failure
         self._state: StateWatch | None = None
         self._inputs: InputWindow | None = None
         self._roots: RootModules | None = None
@@ -102,11 +98,9 @@ class Watchers(TrainingListener):
             return
         self._install_modules()
         if self._state is not None and (orders := saves.parent / FOLDER).is_dir():
-            cursor = self._cursor
-            self._copies = FileCopies.restore_files(
-                orders, attempt=cursor.attempt, rank=cursor.rank
-            )
-            self._state.set_orders(ValueOrders(orders, attempt=cursor.attempt, rank=cursor.rank))
+            rank = self._cursor.rank_fields()
+            self._copies = FileCopies.restore_files(orders, **rank)
+            self._state.set_orders(ValueOrders(orders, **rank))
         if self._watch.files or follows_files:
             self._object_faults, self._saves = object_faults, SaveFolder(saves)
             self._files = files = JobFiles(
@@ -120,7 +114,7 @@ class Watchers(TrainingListener):
             watch_files(files)
             files.watch_opened()
             if object_faults is not None:
-                JobObjects(files, self._find_place, object_faults, self._report_failure).watch()
+                JobObjects(files, self._cursor, object_faults, self._report_failure).watch()
 
     @property
     def has_optimizer(self) -> bool:
@@ -139,10 +133,10 @@ class Watchers(TrainingListener):
         if self._files is not None:
             self._files.record_early_reads(paths)
 
-    def gradients_ready(self) -> None:
+    def gradients_ready(self, *, is_second: bool) -> None:
         if self._state is not None:
             with self.cost.watch_time:
-                self._state.take_gradients()
+                self._state.take_gradients(is_second=is_second)
 
     def state_loaded(self) -> None:
         if self._files is not None:
@@ -151,7 +145,7 @@ class Watchers(TrainingListener):
     def save_reached(self, moment: Moment, epoch: int, path: str) -> Stop | None:
         return self._listener.save_reached(moment, epoch, path)
 
-    def first_save_recorded(self) -> None:
+    def first_save_done(self) -> None:
         if self._state is not None and self._cursor.attempt == 0:
             self._state.write_pending()  # the next attempt compares its model with this one's
 
@@ -163,18 +157,11 @@ class Watchers(TrainingListener):
     def earlier_save_entered(self) -> None:
         self._listener.earlier_save_entered()
 
-    def count_trained(self) -> int:
-        return 0 if self._state is None else self._state.count_trained()
-
     def is_hidden(self, path: str) -> bool:
         return self._object_faults is not None and self._object_faults.is_hidden(path)
 
     def call_unhooked(self, call: Callable[[], Any]) -> Any:
         return call() if self._roots is None else self._roots.call_unhooked(call)
-
-    def gradients_outdated(self) -> None:
-        if self._state is not None:
-            self._state.drop_gradients()
 
     def window_dropped(self) -> None:
         if self._inputs is not None:
@@ -185,42 +172,24 @@ class Watchers(TrainingListener):
             self._write(LoaderProcesses(**self._cursor.place_fields(), count=count))
 
     def losses_resolved(self, epoch: int, step: int, losses: Losses, inputs: Inputs | None) -> None:
-        self._write(
-            LossResolved(
-                **self._cursor.rank_fields(), epoch=epoch, step=step, losses=losses, inputs=inputs
-            )
-        )
+        rank = self._cursor.rank_fields()
+        self._write(LossResolved(**rank, epoch=epoch, step=step, losses=losses, inputs=inputs))
 
     def validation_begins(self) -> None:
         self._listener.validation_begins()
 
-    def has_gradients(self) -> bool:
-        if self._state is None:
-            return True
-        with self.cost.watch_time:
-            return any(find_gradients(self._state.list_optimizers()))
-
-    def find_gradient_mark(self) -> tuple[int, ...] | None:
-        return find_gradient_mark([] if self._state is None else self._state.list_optimizers())
-
-    def find_versions(self) -> tuple[int, ...]:
-        return find_versions([] if self._state is None else self._state.list_optimizers())
+    def list_optimizers(self) -> list[Any] | None:
+        return None if self._state is None else self._state.list_optimizers()
 
     def _describe_optimizer(self, optimizer: Any) -> str:  # see `find_kind`
         """Return number and kind of an optimizer; empty for the first, and where it is unknown."""
-        optimizers = (
-            [] if self._state is None else self._state.state_objects.list_objects("optimizer")
-        )
-        number = next(
-            (index for index, candidate in enumerate(optimizers) if candidate is optimizer), 0
-        )
+        if self._state is None:
+            return ""
+        optimizers = self._state.state_objects.list_objects("optimizer")
+        number = next((n for n, candidate in enumerate(optimizers) if candidate is optimizer), 0)
         return f"{number} ({type(optimizer).__name__})" if number else ""
 
-    def settle_resume(
-        self,
-        optimizer: Any,  # see `find_kind`
-        list_open_losses: Callable[[], Losses],
-    ) -> None:
+    def settle_resume(self, optimizer: Any, list_open_losses: Callable[[], Losses]) -> None:
         """Find out, before a step is looked at or stopped at, where the attempt resumed."""
         self._optimizer = self._describe_optimizer(optimizer)
         if self._files is not None:
@@ -245,7 +214,7 @@ class Watchers(TrainingListener):
                     self._end_epoch()
                     self._cursor.epoch, self._cursor.step = self._cursor.epoch + 1, 0
             if self._copies is not None:
-                self._copies.keep_copies(self._find_place())
+                self._copies.keep_copies(self._cursor.training_place)
             if self._state is not None:
                 is_saved = self._files is not None and self._files.can_resume()
                 is_every_step = self._watch.entries == "steps"
@@ -256,12 +225,8 @@ class Watchers(TrainingListener):
         cursor = self._cursor
         with self.cost.watch_time:
             cursor.step += 1
-            place = self._find_place()
-            self._write(
-                StepDone(
-                    **cursor.place_fields(), losses=losses, inputs=inputs, optimizer=self._optimizer
-                )
-            )
+            place, fields = cursor.training_place, cursor.place_fields()
+            self._write(StepDone(**fields, losses=losses, inputs=inputs, optimizer=self._optimizer))
             self.cost.step_count += 1
             if self._files is not None:
                 self._files.leave_step()
@@ -295,10 +260,8 @@ class Watchers(TrainingListener):
         )
         cost.reset()
         if (size := process_size()) is not None:
-            cursor = self._record.cursor
-            self._write(
-                ProcessSeen(**cursor.rank_fields(), epoch=cursor.epoch, **size.model_dump())
-            )
+            fields = {**cursor.rank_fields(), **size.model_dump()}
+            self._write(ProcessSeen(**fields, epoch=cursor.epoch))
 
     def part_uploaded(self, folder: Path, checkpoint: str, *, is_placed: bool) -> None:
         """Record the files that this rank is about to upload.
@@ -341,9 +304,6 @@ class Watchers(TrainingListener):
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _find_place(self) -> TrainingPlace:
-        return TrainingPlace(self._cursor.epoch, self._cursor.step)
-
     def _end_epoch(self) -> None:
         """Record the end of an epoch that no report ends."""
         assert self._files is not None
@@ -385,11 +345,9 @@ class Watchers(TrainingListener):
     def _find_evidence(self, losses: Losses) -> StepKeys:
         """Return what is seen of the first step of an attempt before it is made."""
         model, optimizer = ("", "") if self._state is None else self._state.find_state_keys()
-        step_inputs = (
-            None
-            if self._inputs is None
-            else self._inputs.gather_inputs(*self._find_training()).load_inputs()
-        )
+        step_inputs = None
+        if self._inputs is not None:
+            step_inputs = self._inputs.gather_inputs(*self._find_training()).load_inputs()
         inputs = "" if step_inputs is None else step_inputs.digest
         return StepKeys(model=model, optimizer=optimizer, inputs=inputs, losses=losses)
 
@@ -398,10 +356,7 @@ class Watchers(TrainingListener):
 
     def _find_training(self) -> tuple[Callable[[], list[Any]], int]:
         """Return what tells of the optimizers that train, and the epoch in which they do."""
-        list_optimizers: Callable[[], list[Any]] = (
-            list if self._state is None else self._state.list_optimizers
-        )
-        return list_optimizers, self._cursor.epoch
+        return list if self._state is None else self._state.list_optimizers, self._cursor.epoch
 
     def model_called(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner

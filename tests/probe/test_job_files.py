@@ -450,7 +450,7 @@ def test_what_a_later_attempt_will_ask_of_the_first_is_settled_with_its_first_sa
     new: New,
 ) -> None:
     rank, settled = new(), list[str]()
-    rank.listener.answer(first_save_recorded=lambda: settled.append("once"))
+    rank.listener.answer(first_save_done=lambda: settled.append("once"))
 
     torch.save([1], rank.path)
     torch.save([2], rank.path)

@@ -26,7 +26,6 @@ from chaos.model.event import (
     FileWritten,
     StorageFaulted,
 )
-from chaos.model.places import TrainingPlace
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment
 from chaos.probe import write_ledger
@@ -76,8 +75,7 @@ def in_training(new: New, tmp_path: Path, *faults: Fault, **given: Any) -> Rank:
         ArmedFaults(RunDirectory(tmp_path).storage_faults).arm(op.index, 0)
     rank.listener.answer(is_hidden=injector.is_hidden)
     rank.files.watch_opened()
-    now = lambda: TrainingPlace(rank.cursor.epoch, rank.cursor.step)  # noqa: E731
-    JobObjects(rank.files, now, injector, rank.files._report_failure).watch()
+    JobObjects(rank.files, rank.cursor, injector, rank.files._report_failure).watch()
     if not given:
         rank.files.enter_step()
         stepped(rank, 3)

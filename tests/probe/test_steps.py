@@ -22,6 +22,7 @@ class Job:
         self.steps: list[Any] = []
         self.began = 0
         self.waited: list[int] = []
+        self.dropped: list[int] = []
         self.listener = Scripted(
             step_begins=self._begins,
             step_done=self._step_done,
@@ -32,11 +33,7 @@ class Job:
 
     def watch_gradients(self) -> None:
         """Look for cleared gradients, as the watchers do."""
-        self.listener.answer(
-            has_gradients=lambda: any(find_gradients([self.optimizer])),
-            find_versions=lambda: (self.weight._version,),
-            find_gradient_mark=lambda: find_gradient_mark([self.optimizer]),
-        )
+        self.listener.answer(list_optimizers=lambda: [self.optimizer])
 
     def backward(self, factor: float) -> None:
         (self.weight.sum() * 0.0 + factor * (self.weight / self.weight.detach()).sum()).backward()
@@ -44,8 +41,11 @@ class Job:
     def _begins(self, _: Any) -> None:
         self.began += 1
 
-    def _gradients_due(self) -> None:
-        self.waited.append(len(list(find_gradients([self.optimizer]))))
+    def _gradients_due(self, *, is_second: bool) -> None:
+        if is_second:
+            self.dropped.append(len(self.waited))
+        else:
+            self.waited.append(len(list(find_gradients([self.optimizer]))))
 
     def _step_done(self, losses: Any, _: Any) -> TrainingPlace:
         self.steps.append(losses)
@@ -127,8 +127,6 @@ def test_gradients_are_looked_for_once_after_a_report_within_a_window(
 
 def test_gradients_are_looked_for_after_a_save_within_a_window() -> None:
     job = Job()
-    dropped: list[int] = []
-    job.listener.answer(gradients_outdated=lambda: dropped.append(len(job.waited)))
     job.backward(5.0)
     job.optimizer.step()
     job.optimizer.zero_grad()
@@ -137,13 +135,11 @@ def test_gradients_are_looked_for_after_a_save_within_a_window() -> None:
     job.hook.note_save()
     job.backward(2.0)
 
-    assert (job.waited, dropped) == ([0, 1], [])
+    assert (job.waited, job.dropped) == ([0, 1], [])
 
 
 def test_gradients_of_two_saves_within_a_window_are_those_of_neither() -> None:
     job = Job()
-    dropped: list[int] = []
-    job.listener.answer(gradients_outdated=lambda: dropped.append(len(job.waited)))
     job.backward(5.0)
     job.optimizer.step()
     job.optimizer.zero_grad()
@@ -151,7 +147,7 @@ def test_gradients_of_two_saves_within_a_window_are_those_of_neither() -> None:
         job.backward(2.0)
         job.hook.note_save()
 
-    assert (job.waited, dropped) == ([0, 1], [2])
+    assert (job.waited, job.dropped) == ([0, 1], [2])
 
 
 def test_gradients_that_a_step_left_behind_wait_for_nothing() -> None:
@@ -219,7 +215,7 @@ def test_an_empty_step_has_neither_rate_nor_gradient() -> None:
 
 def test_a_backward_whose_gradients_are_thrown_away_is_no_part_of_a_step() -> None:
     job = Job()
-    job.listener.answer(has_gradients=lambda: any(find_gradients([job.optimizer])))
+    job.watch_gradients()
 
     job.backward(0.5)
     job.optimizer.zero_grad()  # a trial, before training begins
@@ -234,8 +230,7 @@ def test_a_backward_whose_gradients_are_thrown_away_is_no_part_of_a_step() -> No
 
 def test_gradients_that_moved_the_parameters_before_they_are_cleared_are_part_of_the_step() -> None:
     job = Job()
-    job.listener.answer(has_gradients=lambda: any(find_gradients([job.optimizer])))
-    job.listener.answer(find_versions=lambda: (job.weight._version,))
+    job.watch_gradients()
 
     job.backward(0.5)
     with torch.no_grad():
@@ -327,11 +322,8 @@ def test_weights_that_are_loaded_after_a_trial_are_not_moved_by_it(clear: Any) -
 @pytest.mark.parametrize("clear", [assign_none, zero_in_place, None])
 def test_a_trial_may_come_before_there_is_an_optimizer(clear: Any) -> None:
     job = Job()
-    job.watch_gradients()
     found: list[Any] = []
-    job.listener.answer(has_gradients=lambda: any(find_gradients(found)))
-    job.listener.answer(find_versions=lambda: tuple(job.weight._version for _ in found))
-    job.listener.answer(find_gradient_mark=lambda: find_gradient_mark(found))
+    job.listener.answer(list_optimizers=lambda: found)
 
     job.backward(0.5)
     if clear is not None:

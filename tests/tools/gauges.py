@@ -168,9 +168,8 @@ def callable_slots(cls: ast.ClassDef) -> Iterator[str]:
 
 def assigned_attributes(node: ast.AST) -> Iterator[ast.Attribute]:
     """Yield the attributes that a statement assigns."""
-    targets = node.targets if isinstance(node, ast.Assign) else ()
-    targets = (node.target,) if isinstance(node, ast.AnnAssign) else targets
-    for target in targets:
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    for target in [node.target] if isinstance(node, ast.AnnAssign) else targets:
         for part in target.elts if isinstance(target, ast.Tuple) else (target,):
             if isinstance(part, ast.Attribute):
                 yield part

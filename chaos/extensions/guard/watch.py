@@ -43,7 +43,6 @@ from chaos.probe.import_hooks import call_after_import
 from chaos.probe.libraries import MODULES
 from chaos.probe.state.components import build_name, take_buffer_parts, take_generator_parts
 from chaos.probe.state.files import watch_files, watch_libraries
-from chaos.probe.state.gradients import find_gradient_mark, find_gradients, find_versions
 from chaos.probe.state.inputs import InputWindow, ModuleCall, Owner, StepInputs, leave_transforms
 from chaos.probe.state.part import UnreadComponent
 from chaos.probe.state.roots import RootModules
@@ -236,14 +235,8 @@ class GuardedRank(TrainingListener):
     def window_dropped(self) -> None:
         self._inputs.drop_calls()
 
-    def has_gradients(self) -> bool:
-        return any(find_gradients(self._state.list_optimizers()))
-
-    def find_versions(self) -> tuple[int, ...]:
-        return find_versions(self._state.list_optimizers())
-
-    def find_gradient_mark(self) -> tuple[int, ...] | None:
-        return find_gradient_mark(self._state.list_optimizers())
+    def list_optimizers(self) -> list[Any]:
+        return self._state.list_optimizers()
 
     def _look_for_training(self) -> None:
         """Look for one without torch's optimizers, each time a backward pass was made."""

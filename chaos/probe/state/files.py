@@ -184,7 +184,6 @@ def _wrap_load(
         digest = None if path is None else listener.load_begins(path)
         if path is None or digest is None:
             return original(*args, **kwargs)
-        listener.load_entered(digest)
         try:
             with listener.pause_watch():
                 result = original(*args, **kwargs)

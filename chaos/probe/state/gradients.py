@@ -19,16 +19,18 @@ def find_gradients(optimizers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
                 yield f"{index:04}.{number:06}", gradient
 
 
+def count_trained(optimizers: Iterable[Any]) -> int:
+    """Return the number of the numbers in all parameters that optimizers train."""
+    groups = (group for optimizer in optimizers for group in optimizer.param_groups)
+    parameters = {id(parameter): parameter for group in groups for parameter in group["params"]}
+    return sum(member.numel() for member in parameters.values() if member.requires_grad)
+
+
 def find_versions(optimizers: Iterable[Any]) -> tuple[int, ...]:
     """Return how often the first parameter of each group was changed, as torch counts it."""
     groups = (group for optimizer in optimizers for group in optimizer.param_groups)
-    first_parameters = [
-        parameter
-        for group in groups
-        for parameter in group["params"][:1]
-        if not parameter.is_inference()
-    ]
-    return tuple(parameter._version for parameter in first_parameters)  # noqa: SLF001 - torch has no public name
+    firsts = (parameter for group in groups for parameter in group["params"][:1])
+    return tuple(first._version for first in firsts if not first.is_inference())  # noqa: SLF001 - torch has no public name
 
 
 def find_gradient_mark(optimizers: Iterable[Any]) -> tuple[int, ...] | None:
@@ -37,14 +39,12 @@ def find_gradient_mark(optimizers: Iterable[Any]) -> tuple[int, ...] | None:
     It differs once all gradients were cleared, by assignment or in place, and once there are
     optimizers. None: they have no gradient.
     """
-    parameter_groups = [
-        group["params"] for optimizer in optimizers for group in optimizer.param_groups
-    ]
-    for parameters in parameter_groups:
-        for parameter in parameters:
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    for group in groups:
+        for parameter in group["params"]:
             if (gradient := getattr(parameter, "grad", None)) is not None:
                 return id(gradient), gradient._version  # noqa: SLF001 - torch has no public name
-    return None if parameter_groups else ()
+    return None if groups else ()
 
 
 def is_empty_step(optimizer: Any) -> bool:  # see `find_kind`

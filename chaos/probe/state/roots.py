@@ -14,8 +14,8 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from chaos.probe.state.inputs import Owner
-from chaos.probe.training_listener import RunningCall, TrainingListener
+from chaos.probe.state.inputs import ModuleCall, Owner
+from chaos.probe.training_listener import TrainingListener
 
 # A global hook costs time at each call of each submodule, so that the search must end also where a
 # parameter that an optimizer has is never called.
@@ -69,18 +69,10 @@ class RootModules:
     def count_searched_step(self, optimizers: Iterable[Any]) -> None:
         """End the search if no parameter is missing, or after many steps."""
         self._searched_steps += 1
-        root_parameters = {
-            id(parameter) for root in self.list_roots() for parameter in root.parameters()
-        }
-        trained_parameters = (
-            trained_parameter
-            for optimizer in optimizers
-            for group in optimizer.param_groups
-            for trained_parameter in group["params"]
-        )
-        if self._searched_steps >= SEARCH_STEPS_MAX or all(
-            id(trained_parameter) in root_parameters for trained_parameter in trained_parameters
-        ):
+        root_ids = {id(member) for root in self.list_roots() for member in root.parameters()}
+        groups = (group for optimizer in optimizers for group in optimizer.param_groups)
+        trained_ids = {id(member) for group in groups for member in group["params"]}
+        if self._searched_steps >= SEARCH_STEPS_MAX or trained_ids <= root_ids:
             self.end_search()
 
     def end_search(self) -> None:
@@ -194,7 +186,7 @@ class RootHook:
         self._owner = owner
         self._pid = os.getpid()
         # Calls that have not returned, the innermost last: a root may call itself.
-        self._running_calls: list[RunningCall | None] = []
+        self._running_calls: list[ModuleCall | None] = []
 
     def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Pass on a call in training, and that there is one in evaluation without gradients."""

@@ -34,7 +34,6 @@ from chaos.model.event import (
     ParametersNamed,
     StateSeen,
 )
-from chaos.model.places import TrainingPlace
 from chaos.probe.cursor import Recorder
 from chaos.probe.job_code import find_naming_line, find_outer_loops
 from chaos.probe.loaders import watch_loader_starts
@@ -153,12 +152,7 @@ class _Snapshot:
 class StateWatch:
     """The watch of one rank's state."""
 
-    def __init__(
-        self,
-        record: Recorder,
-        *,
-        sample_steps: int,
-    ) -> None:
+    def __init__(self, record: Recorder, *, sample_steps: int) -> None:
         self.state_objects = StateObjects(self._on_optimizer)
         self._cursor, self._cost = record.cursor, record.cost
         self._write, self._report_failure = record.write, record.report_failure
@@ -222,17 +216,13 @@ class StateWatch:
     def _on_loop_begin(self, loop: int, frame: FrameType) -> None:
         try:
             if self.value_orders is not None and self.value_orders.needs_census(
-                loop, self._training_place
+                loop, self._cursor.training_place
             ):
                 census = self._build_census(frame)
                 self.value_orders.exchange_values(loop, census.wanted_values)
                 self._loop_censuses[loop] = census
         except Exception as error:  # noqa: BLE001 - must not fail the user's step
             self._report_failure("census", error)
-
-    @property
-    def _training_place(self) -> TrainingPlace:
-        return TrainingPlace(self._cursor.epoch, self._cursor.step)
 
     def step_begins(
         self,
@@ -304,14 +294,14 @@ class StateWatch:
         """Take the state at the next step as one that enters an epoch: the place is another."""
         self._entered_epoch = None
 
-    def take_gradients(self) -> None:
-        """Take the gradients accumulated so far, for the next snapshot at an entry."""
-        with self._cost.state_time:
-            self._gradient_part = components.take_gradient_part(self.list_optimizers())
+    def take_gradients(self, *, is_second: bool) -> None:
+        """Take the gradients accumulated so far, for the next snapshot at an entry.
 
-    def drop_gradients(self) -> None:
-        """Forget them: a step has several places at which some were pending."""
-        self._gradient_part = None
+        None of a step that has several places at which some were pending.
+        """
+        with self._cost.state_time:
+            optimizers = self.list_optimizers()
+            self._gradient_part = None if is_second else components.take_gradient_part(optimizers)
 
     def find_state_keys(self) -> tuple[str, str]:
         with self._cost.watch_time, self._cost.state_time:
@@ -398,18 +388,6 @@ class StateWatch:
     def list_optimizers(self) -> list[Any]:
         return self.state_objects.list_optimizers(self._cursor.epoch)
 
-    def count_trained(self) -> int:
-        """Return the number of the numbers in all parameters of the optimizers that train."""
-        groups = (group for optimizer in self.list_optimizers() for group in optimizer.param_groups)
-        parameter_by_id = {
-            id(trained_parameter): trained_parameter
-            for group in groups
-            for trained_parameter in group["params"]
-        }
-        return sum(
-            parameter.numel() for parameter in parameter_by_id.values() if parameter.requires_grad
-        )
-
     def _build_census(self, frame: FrameType) -> Census:
         """Take a census from a frame outwards."""
         orders = self.value_orders
@@ -490,7 +468,7 @@ class StateWatch:
         census, self._census = self._census, None
         if census is not None:
             if self.value_orders is not None:
-                self.value_orders.write_values(self._training_place)
+                self.value_orders.write_values(self._cursor.training_place)
             old_entries, self._written_entries = (
                 self._written_entries,
                 {entry.path: entry for entry in census.entries},
@@ -512,7 +490,7 @@ class StateWatch:
             )
             if (
                 self.value_orders is not None
-                and self._training_place in self.value_orders.census_places
+                and self._cursor.training_place in self.value_orders.census_places
             ):
                 for loop, loop_census in sorted(self._loop_censuses.items()):
                     self._write(_build_loop_census(loop, loop_census, self._cursor.place_fields()))
