@@ -133,9 +133,10 @@ class StepHook:
         if os.getpid() != self._pid:
             return
         try:
-            is_open = self._open_losses and not self._is_stepping
-            if is_open and self._find_gradient_mark() != self._gradient_mark:
-                self._drop_if_empty()
+            if self._open_losses and not self._is_stepping:
+                optimizers = self._questions.list_optimizers() or ()
+                if find_gradient_mark(optimizers) != self._gradient_mark:
+                    self._drop_if_empty()
             if self._can_have_gradients:
                 is_second = self._has_seen_gradients
                 self._can_have_gradients, self._has_seen_gradients = False, True
@@ -144,9 +145,6 @@ class StepHook:
                 self._versions = self._find_versions()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._report_failure("gradients", error)
-
-    def _find_gradient_mark(self) -> tuple[int, ...] | None:
-        return find_gradient_mark(self._questions.list_optimizers() or ())
 
     def _find_versions(self) -> tuple[int, ...]:
         return find_versions(self._questions.list_optimizers() or ())
@@ -198,7 +196,7 @@ class StepHook:
             self.has_trained = True
             self._open_losses.append(tensor.detach())
             try:
-                self._gradient_mark = self._find_gradient_mark()
+                self._gradient_mark = find_gradient_mark(self._questions.list_optimizers() or ())
             except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
                 self._report_failure("gradients", error)
 

@@ -30,7 +30,7 @@ def find_versions(optimizers: Iterable[Any]) -> tuple[int, ...]:
     """Return how often the first parameter of each group was changed, as torch counts it."""
     groups = (group for optimizer in optimizers for group in optimizer.param_groups)
     firsts = (parameter for group in groups for parameter in group["params"][:1])
-    return tuple(first._version for first in firsts if not first.is_inference())  # noqa: SLF001 - torch has no public name
+    return tuple([first._version for first in firsts if not first.is_inference()])  # noqa: SLF001 - torch has no public name
 
 
 def find_gradient_mark(optimizers: Iterable[Any]) -> tuple[int, ...] | None:
