@@ -99,6 +99,9 @@ class ResumeFinder:
         `evidence` is what was seen of its first step; `is_over`: it made none.
         """
         self.is_unresolved, cursor = False, self._cursor
+        if self.has_late_read and not self._is_untouched():
+            self.has_late_read = False  # it has saved what it trained: that was no prelude
+            return None
         earlier_states = self._saves.load_states(attempt_limit=cursor.attempt)
         index = self._saves.load_index(cursor.rank, ranks=self._ranks)
         is_fresh = earlier_states.models.get(evidence.model) == {START}
