@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.anomaly import build_anomaly
-from chaos.check.compare import AlignedSteps
+from chaos.check.compare import AlignedSteps, has_cut_inputs
 from chaos.check.kinds.batch import BatchSizeDiffers, RankTotal
 from chaos.check.lineage import Lineage
 from chaos.check.result import (
@@ -138,7 +138,7 @@ def _compare_batch_sizes(analysis: RunAnalysis) -> _BatchSizes:
 
 
 def _has_other_size(run_step: Step, baseline_step: Step) -> bool:
-    return any(
+    return not has_cut_inputs(run_step, baseline_step) and any(
         (run_size := count_size(run_step)) is not None
         and (baseline_size := count_size(baseline_step)) is not None
         and run_size != baseline_size

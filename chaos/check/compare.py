@@ -108,6 +108,21 @@ def compare_pairs(
 # -- steps side by side ------------------------------------------------------------------------
 
 
+def has_cut_inputs(step: Step, baseline_step: Step) -> bool:
+    """Return whether a first step after a resume has only the last of the baseline's inputs.
+
+    The job saved after it had called the model with gradients for something else than this step,
+    such as the validation of a meta-learner. Where a part of the step's own batch was lost, its
+    losses are not the baseline's.
+    """
+    inputs, baseline_inputs = step.inputs, baseline_step.inputs
+    if step.attempt == 0 or inputs is None or baseline_inputs is None:
+        return False
+    samples, baseline_samples = inputs.samples or "", baseline_inputs.samples or ""
+    is_last_part = 0 < len(samples) < len(baseline_samples) and baseline_samples.endswith(samples)
+    return is_last_part and step.losses == baseline_step.losses
+
+
 @dataclass(frozen=True)
 class AlignedSteps:
     """Steps of one rank and epoch, each with the baseline's at its place, None without one.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
-from chaos.check.compare import AlignedSteps
+from chaos.check.compare import AlignedSteps, has_cut_inputs
 from chaos.check.lineage import Lineage
 from chaos.check.restarts import Restart
 from chaos.check.steps import Step, count_samples
@@ -55,6 +55,8 @@ class InputTally:
     expected_attempts: set[int] = field(default_factory=set)
     #: those that have some
     watched_attempts: set[int] = field(default_factory=set)
+    #: the ranks and attempts of which a step was compared
+    _begun_attempts: set[tuple[int, int]] = field(default_factory=set)
 
     @classmethod
     def from_groups(cls, groups: Iterable[AlignedSteps]) -> Self:
@@ -68,6 +70,7 @@ class InputTally:
         if group.has_equal_inputs:
             self.compared_count += len(group.run_steps)
             self.watched_attempts |= {group.run_steps[0].attempt, group.run_steps[-1].attempt}
+            self._begun_attempts |= {(step.rank, step.attempt) for step in group.run_steps}
             return
         differing_steps: list[Step] = []
         for step, baseline_step in group.pairs():
@@ -77,6 +80,10 @@ class InputTally:
             if step.inputs is None:
                 continue
             self.watched_attempts.add(step.attempt)
+            is_first = (step.rank, step.attempt) not in self._begun_attempts
+            self._begun_attempts.add((step.rank, step.attempt))
+            if is_first and has_cut_inputs(step, baseline_step):
+                continue
             self.compared_count += 1
             if step.inputs.digest != baseline_step.inputs.digest:
                 differing_steps.append(step)
