@@ -8,24 +8,18 @@ begin.
 
 import inspect
 import json
-import os
 import pkgutil
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
-from importlib import import_module, metadata
+from collections.abc import Collection, Iterator
+from importlib import import_module
 from typing import Any
 
 import chaos.faults as faults  # noqa: PLR0402 (`from chaos` would ask for its faults)
+from chaos.extension_modules import list_own_entry_points
 from chaos.faults.base import ENDS, FAMILIES, Fault
 from chaos.faults.world import Outcome, RefusedError, Target, WorkerRelease, World
 from chaos.installation import CHECKS_GROUP, FAULTS_GROUP
-
-# Set to "off" for the processes of a job: they inject nothing and judge nothing, and a package
-# that is loaded beside a training must not change it.
-EXTENSIONS_ENV = "CHAOS_EXTENSIONS"
-EXTENSIONS_OFF = "off"
+from chaos.registry import Registry, load_registry
 
 _FAULT_NAME, _CHECK_NAME = re.compile(r"[a-z][a-z0-9_]*"), re.compile(r"[a-z][a-z0-9-]*")
 _INJECT_PARAMETERS = ("world", "target", "release")
@@ -42,49 +36,23 @@ _FAULT_ORDER = (
 )
 
 
-@dataclass(frozen=True)
-class RegisteredExtension:
-    """One entry point."""
-
-    name: str
-    #: with its version: `chaos-peers 1.0`
-    package: str
-    object_path: str
-    extension: Any
-    group: str = ""
-    #: the reason why it cannot be used
-    problem: str | None = None
-
-    def __str__(self) -> str:
-        return (
-            f"{self.package} registers `{self.name} = {self.object_path}` in {self.group}: "
-            f"{self.problem}"
-        )
-
-
-@dataclass(frozen=True)
-class Registry:
-    """A group of entry points, in the order of their names."""
-
-    usable: tuple[RegisteredExtension, ...] = ()
-    unusable: tuple[RegisteredExtension, ...] = ()
-
-    @property
-    def packages(self) -> dict[str, str]:
-        return {entry.name: entry.package for entry in self.usable}
-
-
 def load_builtin_faults() -> dict[str, type[Fault]]:
-    """Return chaos's own faults by name: the file `kill_node.py` holds the class `KillNode`."""
-    names = [module.name for module in pkgutil.iter_modules(faults.__path__)]
+    """Return chaos's own faults by name, with those of its extensions.
+
+    The file `kill_node.py` holds the class `KillNode`; an extension has entry points for its own.
+    """
     order = {name: number for number, name in enumerate(_FAULT_ORDER)}
     faults_by_name: dict[str, type[Fault]] = {}
-    for name in sorted(names, key=lambda name: (order.get(name, len(order)), name)):
-        module = import_module(f"{faults.__name__}.{name}")
-        fault = getattr(module, name.title().replace("_", ""), None)
+    for module in pkgutil.iter_modules(faults.__path__):
+        name = module.name
+        fault = getattr(
+            import_module(f"{faults.__name__}.{name}"), name.title().replace("_", ""), None
+        )
         if isinstance(fault, type) and issubclass(fault, Fault):
             faults_by_name[name] = fault
-    return faults_by_name
+    faults_by_name |= {point.name: point.load() for point in list_own_entry_points(FAULTS_GROUP)}
+    names = sorted(faults_by_name, key=lambda name: (order.get(name, len(order)), name))
+    return {name: faults_by_name[name] for name in names}
 
 
 def load_registered_faults(
@@ -110,69 +78,6 @@ def load_registered_checks(*, taken_names: Collection[str]) -> Registry:
         taken_names=taken_names,
         find_flaw=lambda *arguments: next(_find_check_flaws(*arguments), None),
     )
-
-
-def load_registry(
-    group: str,
-    *,
-    name_pattern: re.Pattern[str],
-    taken_names: Collection[str],
-    find_flaw: Callable[[str, Any], str | None],
-) -> Registry:
-    """Load the entry points of a group.
-
-    `name_pattern` is the pattern of a name, `taken_names` are chaos's own names, and `find_flaw`
-    returns the defect of a loaded object, None without one.
-    """
-    if os.environ.get(EXTENSIONS_ENV) == EXTENSIONS_OFF:
-        return Registry()
-    points = sorted(
-        metadata.entry_points(group=group), key=lambda p: (p.name, _describe_package(p))
-    )
-    name_counts = Counter(point.name for point in points)
-    entries: list[RegisteredExtension] = []
-    for point in points:
-        extension, problem = (
-            None,
-            next(_find_name_flaws(point, name_pattern, taken_names, name_counts), None),
-        )
-        if problem is None:
-            extension, problem = _load_extension(point, find_flaw)
-        entries.append(
-            RegisteredExtension(
-                point.name, _describe_package(point), point.value, extension, group, problem
-            )
-        )
-    usable = tuple(entry for entry in entries if entry.problem is None)
-    return Registry(usable, tuple(entry for entry in entries if entry.problem is not None))
-
-
-def _find_name_flaws(
-    point: metadata.EntryPoint,
-    name_pattern: re.Pattern[str],
-    taken_names: Collection[str],
-    name_counts: Counter[str],
-) -> Iterator[str]:
-    if not name_pattern.fullmatch(point.name):
-        yield f"a name here looks like {name_pattern.pattern}"
-    if point.name in taken_names:
-        yield "chaos has that name itself"
-    if name_counts[point.name] > 1:
-        yield f"{name_counts[point.name]} packages register that name"
-
-
-def _load_extension(
-    point: metadata.EntryPoint, find_flaw: Callable[[str, Any], str | None]
-) -> tuple[Any, str | None]:
-    try:
-        extension = point.load()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever their module raises
-        return None, f"it cannot be loaded: {type(error).__name__}: {error}"
-    return extension, find_flaw(point.name, extension)
-
-
-def _describe_package(point: metadata.EntryPoint) -> str:
-    return "an unnamed package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
 
 
 def find_fault_flaws(fault_type: Any, place_words: Collection[str]) -> Iterator[str]:  # noqa: ANN401 - anything

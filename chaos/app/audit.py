@@ -31,16 +31,16 @@ from chaos.audit.site_category import SiteCategory, select_site_categories
 from chaos.audit.site_sample import STEP_PLACES_MAX
 from chaos.audit.threads import ThreadLimit
 from chaos.errors import OtherLauncherError, RequestError
-from chaos.launch.backends import find_cluster_nodes, open_backend, open_lanes, open_launcher
+from chaos.launch.backends import open_backend, open_lanes, open_launcher
 from chaos.model.bounds import Tolerance
 from chaos.model.expect import AcceptedFinding, Expect
-from chaos.model.launcher import LauncherFacts, Restart
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS
+from chaos.model.launcher_facts import LauncherFacts, Restart
 from chaos.model.plan import Plan
 from chaos.run.clock import SystemClock
 from chaos.run.display_path import format_path
 from chaos.run.machine import usable_cpus
 from chaos.run.ports import Announcer
-from chaos.run.sbatch_header import count_nodes
 
 # Where neither a time nor a number of runs is asked for; what an answer needs comes before it.
 BUDGET_S = 60.0
@@ -93,7 +93,7 @@ class _AuditRun:
         self._listener, self._command = listener, command
         self._script = locate_script(request.script, is_module=request.module)
         launcher = choose_launcher(
-            request.launcher, self._script, listener, launcher_error, takes_sbatch=True
+            request.launcher, self._script, listener, launcher_error, takes_any_script=True
         )
         self._facts = find_launcher_facts(request, self._script, launcher)
         backend = choose_backend(request.backend, self._facts.name, listener)
@@ -172,12 +172,9 @@ class _AuditRun:
         return plan if threads is None else threads.apply_threads(plan), threads
 
     def _find_node_range(self) -> NodeRange:
-        """Return the nodes: by the header of a script for sbatch, or as asked for."""
-        if self._facts.lacks_feature("queue") or not self._script.file.is_file():
-            return self._request.nodes or ONE_NODE
-        text = self._script.file.read_text(encoding="utf-8", errors="replace")
-        count = count_nodes(text)
-        return NodeRange(count, count)
+        """Return the nodes: as the script itself says, or as asked for."""
+        count = self._facts.count_script_nodes(self._script.file)
+        return self._request.nodes or ONE_NODE if count is None else NodeRange(count, count)
 
     def _count_lanes(self, workers: int) -> int:
         """Return the number of runs at a time: as asked for, or by the job's workers."""
@@ -248,7 +245,7 @@ def _build_spread(request: AuditRequest) -> Spread | None:
     """Return a function that opens lanes on a running cluster; raise for one that is not there."""
     if (address := request.address) is None:
         return None
-    find_cluster_nodes(address)
+    LAUNCHER_FACTS[DEFAULT_LAUNCHER].find_cluster_nodes(address)
     return lambda workers, places, check: open_lanes(
         address, workers=workers, lanes_max=min(request.jobs or places, places), check=check
     )

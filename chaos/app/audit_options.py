@@ -16,7 +16,8 @@ from chaos.audit.site_category import Question
 from chaos.errors import RequestError
 from chaos.model.arguments import build_command_line
 from chaos.model.expect import Acceptable, AcceptedFinding, Sampling
-from chaos.model.launcher import Launcher, Restart
+from chaos.model.launcher import Launcher
+from chaos.model.launcher_facts import Restart
 from chaos.model.plan import PlanBackend
 from chaos.model.scenario import TIERS, Tier
 

@@ -22,7 +22,8 @@ from chaos.app.project_defaults import PathLike
 from chaos.audit.plans import NodeRange
 from chaos.audit.site_category import Question
 from chaos.model.expect import Acceptable, AcceptedFinding, Sampling
-from chaos.model.launcher import Launcher, Restart
+from chaos.model.launcher import Launcher
+from chaos.model.launcher_facts import Restart
 from chaos.model.plan import PlanBackend
 from chaos.model.scenario import Tier
 

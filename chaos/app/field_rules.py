@@ -12,7 +12,8 @@ from types import NoneType
 from typing import Any, Literal, NamedTuple, Protocol, get_args, get_origin, get_type_hints
 
 from chaos.errors import RequestError, UsageError
-from chaos.model.launcher import LAUNCHER_FACTS, LauncherFacts
+from chaos.model.launcher import LAUNCHER_FACTS
+from chaos.model.launcher_facts import LauncherFacts
 from chaos.model.plan import PlanBackend
 
 

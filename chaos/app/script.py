@@ -12,8 +12,8 @@ from chaos.audit.launcher import find_launcher_evidence
 from chaos.audit.plans import NodeRange
 from chaos.errors import MissingExtraError, OtherLauncherError, RequestError, UsageError
 from chaos.installation import build_install_command
-from chaos.launch.backends import why_not_forked
-from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, LauncherFacts
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher
+from chaos.model.launcher_facts import LauncherFacts
 from chaos.model.objects import is_store_object, restore_object_name
 from chaos.model.plan import Confined, Plan, PlanBackend
 from chaos.run.clock import SystemClock, format_stamp
@@ -21,7 +21,6 @@ from chaos.run.environment import collect_environment
 from chaos.run.machine import has_ray
 from chaos.run.modules import ModuleFile, Modules
 from chaos.run.ports import Announcer
-from chaos.run.sbatch_header import is_sbatch_script
 
 R = TypeVar("R")
 
@@ -58,34 +57,33 @@ def choose_launcher(
     announcer: Announcer,
     launcher_error: OtherLauncherError | None = None,
     *,
-    takes_sbatch: bool = False,
+    takes_any_script: bool = False,
 ) -> Launcher:
     """Return the launcher that is given, or that the script shows; say how it is known.
 
     `launcher_error`: what a start of the script under the guessed launcher has shown. Raises
-    `UsageError` for a script for sbatch, unless the command takes those.
+    `UsageError` for a script that is not Python's, unless the command takes those.
     """
-    is_for_slurm = script.file.is_file() and is_sbatch_script(script.file)
-    if (is_for_slurm or launcher_option == "slurm") and not takes_sbatch:
-        raise UsageError(
-            f"{script.file} is for sbatch, and this command takes Python scripts",
-            "`chaos audit` takes it, and `chaos run` a scenario with `job: {launcher: slurm, "
-            "script: …, workers: …}`; `chaos preflight` reads it as it is.",
-        )
-    if is_for_slurm and launcher_option not in (None, "slurm"):
+    owner = _find_owner(script.file)
+    words = LAUNCHER_FACTS[owner or launcher_option or DEFAULT_LAUNCHER].words
+    if words.script_kind and not takes_any_script:
+        problem = f"{script.file} is {words.script_kind}, and this command takes Python scripts"
+        raise UsageError(problem, words.script_hint)
+    if owner is not None and launcher_option not in (None, owner):
         raise RequestError(
-            "{script} is for sbatch, and {launcher} is {launcher_option}",
+            "{script} is {kind}, and {launcher} is {launcher_option}",
             "Leave {launcher} out; or name the Python script that it starts.",
             field="launcher",
             script=script.file,
+            kind=words.script_kind,
             launcher_option=launcher_option,
         )
     launcher, grounds = launcher_option or DEFAULT_LAUNCHER, "--launcher"
     if launcher_error is not None:
         launcher = launcher_error.launcher
         grounds = f"{launcher_error.evidence}: the script is started again"
-    elif is_for_slurm:
-        launcher, grounds = "slurm", "it has options for sbatch"
+    elif owner is not None:
+        launcher, grounds = owner, words.script_evidence
     elif launcher_option is None:
         try:
             evidence = find_launcher_evidence(script)
@@ -94,6 +92,14 @@ def choose_launcher(
         launcher, grounds = evidence.launcher, str(evidence)
     announcer.say(f"launcher: {launcher} ({grounds})")
     return launcher
+
+
+def _find_owner(file: Path) -> Launcher | None:
+    """Return the one launcher that a script can be for, None if it is for several."""
+    if not file.is_file():
+        return None
+    owners = (name for name, facts in LAUNCHER_FACTS.items() if facts.recognizes_script(file))
+    return next(owners, None)
 
 
 def find_launcher_facts(request: Request, script: ModuleFile, launcher: Launcher) -> LauncherFacts:
@@ -117,7 +123,7 @@ def choose_backend(backend: PlanBackend, launcher: Launcher, announcer: Announce
     """Return the backend of a job: real processes if a command's cannot be forked."""
     if backend != "fork" or "call" in LAUNCHER_FACTS[launcher].features:
         return backend
-    if (reason := why_not_forked(launcher, os.environ)) is None:
+    if (reason := LAUNCHER_FACTS[launcher].why_not_forked(os.environ)) is None:
         return backend
     announcer.say(f"{reason}: real processes are started (--backend {launcher})")
     return launcher

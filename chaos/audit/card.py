@@ -18,7 +18,8 @@ from chaos.audit.run_row import RunRow, upgrade_row
 from chaos.audit.site_category import CATEGORY_ORDERS, Question, SiteCategory
 from chaos.model.arguments import Arguments
 from chaos.model.expect import Acceptable, Sampling
-from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, LauncherFacts
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher
+from chaos.model.launcher_facts import LauncherFacts
 from chaos.model.severity import Severity, find_worst_severity
 from chaos.record import Record
 from chaos.wording import join_names, plural

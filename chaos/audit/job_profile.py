@@ -31,14 +31,8 @@ from chaos.model.event import (
     WroteOutside,
 )
 from chaos.model.history import History
-from chaos.model.launcher import (
-    DEFAULT_LAUNCHER,
-    LAUNCHER_FACTS,
-    Launcher,
-    LauncherFacts,
-    Restart,
-    find_launcher,
-)
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, find_launcher
+from chaos.model.launcher_facts import LauncherFacts, Restart
 from chaos.model.places import START, EpochRank, RankName, TrainingPlace
 from chaos.model.plan import Plan
 from chaos.model.scenario import Tier

@@ -13,7 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from chaos.model.launcher import WORKER_ENV, Launcher
+from chaos.model.launcher import Launcher
+from chaos.model.launcher_facts import WORKER_ENV
 from chaos.run.display_path import format_path
 from chaos.run.modules import ModuleFile, Modules, parse_module, resolve_module
 

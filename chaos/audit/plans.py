@@ -11,7 +11,8 @@ from chaos.audit.site_groups import FaultSite
 from chaos.errors import RequestError, UsageError
 from chaos.model.arguments import Arguments, build_command_line
 from chaos.model.expect import Expect
-from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, Restart
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher
+from chaos.model.launcher_facts import Restart
 from chaos.model.plan import Plan, PlanBackend, Shape
 from chaos.model.scenario import FailureBudget, Job, Limits
 from chaos.plan.make import build_slug

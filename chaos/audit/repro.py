@@ -12,7 +12,7 @@ from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.launch.backends import open_backend
 from chaos.model.history import JournalEntry
-from chaos.model.launcher import LauncherFacts
+from chaos.model.launcher_facts import LauncherFacts
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.plan.make import make_plan

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias, get_args
 
 from chaos.errors import RequestError
 from chaos.faults.world import LauncherFeature
-from chaos.model.launcher import LauncherFacts
+from chaos.model.launcher_facts import LauncherFacts
 
 SiteCategory: TypeAlias = Literal[
     "before the first commit",

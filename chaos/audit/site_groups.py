@@ -28,8 +28,8 @@ from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.lose_answer import LoseAnswer
 from chaos.faults.preempt_node import PreemptNode
-from chaos.faults.requeue_job import RequeueJob
 from chaos.faults.return_capacity import ReturnCapacity
+from chaos.model.fault_entry import FAULTS
 from chaos.model.places import EpochRank, SortablePlace, TrainingPlace
 from chaos.model.plan import Op
 from chaos.model.trigger import (
@@ -512,13 +512,9 @@ def _build_single_group(group: SiteCategory, ops: tuple[Op, ...]) -> SiteGroup:
 
 def _build_ending_ops(profile: JobProfile, *triggers: Trigger) -> tuple[Op, ...]:
     """Return ops that end an attempt each, after which the launcher begins another by itself."""
-    if profile.facts.restarts_by_requeue:
-        return tuple(
-            Op(index=n, at=trigger, requeue_job=RequeueJob()) for n, trigger in enumerate(triggers)
-        )
-    return tuple(
-        Op(index=n, at=trigger, kill_worker=KillWorker()) for n, trigger in enumerate(triggers)
-    )
+    name = profile.facts.ending_fault
+    fault = FAULTS[name]()
+    return tuple(Op(index=n, at=trigger, **{name: fault}) for n, trigger in enumerate(triggers))
 
 
 def _describe_ops(ops: tuple[Op, ...]) -> str:

@@ -32,7 +32,7 @@ from chaos.check.tolerance import EXACT, Allowance, PredictionBands
 from chaos.model.event import AgentEnded, EpochEnded, FaultInvoked, MembershipChanged
 from chaos.model.events.state import find_group
 from chaos.model.history import Baseline, History
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.model.places import AttemptRank
 from chaos.model.plan import Plan
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from chaos.check.kinds.base import Facts
 from chaos.check.prose.registry import describe_finding
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from chaos.model.verdict import CheckResult, Verdict
-from chaos.plugins import RegisteredExtension
+from chaos.registry import RegisteredExtension
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from chaos.model.event import (
     StepDone,
 )
 from chaos.model.history import History
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.model.places import START
 
 # -- marks -----------------------------------------------------------------------------------------

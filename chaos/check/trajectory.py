@@ -29,7 +29,7 @@ from chaos.check.result import (
 from chaos.check.state_at_resume import SHIPPED
 from chaos.check.state_comparison import StateComparison, compare_states
 from chaos.check.values import PASSES, NumberPair
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.wording import plural
 

@@ -8,7 +8,7 @@ import typer
 from chaos.audit.site_category import Question
 from chaos.cli.options import parse_seconds
 from chaos.model.expect import Sampling
-from chaos.model.launcher import Restart
+from chaos.model.launcher_facts import Restart
 
 Script = Annotated[Path, typer.Argument(metavar="SCRIPT", help="The training script.")]
 Workers = Annotated[

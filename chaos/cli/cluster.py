@@ -9,8 +9,8 @@ from rich.console import Console
 
 from chaos.app.field_rules import Excludes, HostAndPort, Needs, ReadBy
 from chaos.harness import load_scenario_plan
-from chaos.launch.backends import find_cluster_nodes
 from chaos.launch.cluster_extension import load_cluster_extension
+from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.plan import Plan
 from chaos.model.scenario import parse_platform
 from chaos.plan.permissions import ClusterOverrides, NodeFacts
@@ -85,7 +85,7 @@ def print_dry_run(
     plans = [overrides.apply(plan) for plan in scenario_plans]
     clusters = {(plan.job.launcher, plan.shape.address) for plan in plans}
     nodes_by_cluster = {
-        (launcher, address): find_cluster_nodes(address, launcher)
+        (launcher, address): LAUNCHER_FACTS[launcher].find_cluster_nodes(address)
         for launcher, address in clusters
         if address
     }

@@ -8,13 +8,12 @@ typer: `guard = chaos.extensions.guard.command:guard`. Its module may say what t
 import ast
 from collections.abc import Iterator
 from functools import cache, cached_property
-from importlib import import_module, util
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import Any
 
 from chaos.errors import UsageError
-from chaos.extension_modules import is_extension_module
+from chaos.extension_modules import find_module_file, is_extension_module
 from chaos.installation import COMMANDS_GROUP
 
 START, RESULTS, CLUSTER, TOOLS = "Start", "Results", "Cluster configuration", "Tools"
@@ -90,22 +89,6 @@ class RegisteredCommand(CommandEntry):
             and isinstance(statement.value, ast.Constant)
             and isinstance(statement.value.value, str)
         }
-
-
-def find_module_file(module: str) -> Path | None:
-    """Return the file of a module, without importing it or a package that it is in."""
-    top, *names = module.split(".")
-    spec = util.find_spec(top)
-    if spec is None:
-        return None
-    if not names:
-        return Path(spec.origin) if spec.origin else None
-    for folder in spec.submodule_search_locations or ():
-        path = Path(folder).joinpath(*names)
-        for file in (path.with_suffix(".py"), path / "__init__.py"):
-            if file.is_file():
-                return file
-    return None
 
 
 CORE_COMMANDS = tuple(

@@ -1,17 +1,16 @@
 """The choice of a backend by its name, imported only then: the import of Ray takes a second."""
 
 import contextlib
-import importlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import cast, get_args
 
 from chaos.errors import MissingExtraError
 from chaos.launch.cluster_extension import load_cluster_extension
-from chaos.model.launcher import DEFAULT_LAUNCHER, Launcher
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher
 from chaos.model.plan import BackendName, Plan, PlanBackend
-from chaos.plan.permissions import NodeFacts, Permissions
+from chaos.plan.permissions import Permissions
 from chaos.run.directory import RunDirectory
 from chaos.run.machine import has_ray
 from chaos.run.ports import Announcer, Backend, OpenBackend, ScriptBackend, ShowEntries
@@ -52,10 +51,11 @@ def open_backend(
     refuses Ray Train's jobs by name. `permissions` are those for clusters that chaos did not start.
     `prestart`: a local cluster's workers are started before they are needed.
     """
-    if (name != "ray" and name != "fork") or not has_ray():  # noqa: PLR1714 - mypy narrows it
+    if name not in get_args(BackendName) or not has_ray():
         return LauncherBackends(announcer)
     return LauncherBackends(
-        announcer, _open_ray_backend(name, announcer, permissions, prestart=prestart)
+        announcer,
+        _open_ray_backend(cast("BackendName", name), announcer, permissions, prestart=prestart),
     )
 
 
@@ -80,22 +80,8 @@ def open_launcher(launcher: Launcher, announcer: Announcer) -> ScriptBackend:
 
 
 def _open_scripts(launcher: Launcher) -> ScriptBackend:
-    """Call `open_scripts` of the launcher's folder; a job of Ray Train's is embedded in forks."""
-    backend: ScriptBackend = _module(
-        "forked" if launcher == DEFAULT_LAUNCHER else launcher
-    ).open_scripts()
+    backend: ScriptBackend = LAUNCHER_FACTS[launcher].open_scripts()
     return backend
-
-
-def why_not_forked(launcher: Launcher, env: Mapping[str, str]) -> str | None:
-    """Return why a command's workers cannot be forked in this environment, None if they can."""
-    reason: str | None = _module(launcher).why_not_forked(env)
-    return reason
-
-
-def _module(folder: str) -> Any:
-    package = "chaos.extensions" if folder == "slurm" else "chaos.launch"
-    return importlib.import_module(f"{package}.{folder}.backend")
 
 
 def open_lanes(
@@ -138,12 +124,3 @@ def _speed_up_metrics() -> Iterator[None]:
     finally:
         if is_unset:
             del os.environ[name]
-
-
-def find_cluster_nodes(address: str, launcher: Launcher = DEFAULT_LAUNCHER) -> list[NodeFacts]:
-    """Return the nodes of a running cluster; raises `ClusterError` if none can be joined."""
-    if launcher != DEFAULT_LAUNCHER:
-        facts: list[NodeFacts] = _module(launcher).find_cluster_nodes(address)
-        return facts
-    require_ray("--address")
-    return load_cluster_extension("--address").find_nodes(address)

@@ -4,8 +4,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.plan import Plan
 from chaos.probe.address import RunAddress
+from chaos.registry import LAUNCHER_ENV
 
 SLURM_ENV = "CHAOS_IN_SLURM"  # of processes whose node and attempt Slurm tells
 NODE_ENV = "CHAOS_NODE"  # of a process that is on a node: the node's name
@@ -35,8 +37,15 @@ def command_env(
         "PYTHONHASHSEED": hash_seed,
         **os.environ,
         **address.build_variables(),
+        **_build_launcher_variable(plan),
         **plan.job.env,
     }
+
+
+def _build_launcher_variable(plan: Plan) -> dict[str, str]:
+    """Return the variable by which processes of a job know a launcher of another package."""
+    launcher = plan.job.launcher
+    return {LAUNCHER_ENV: launcher} if LAUNCHER_FACTS.is_foreign(launcher) else {}
 
 
 def sees_gpu(env: Mapping[str, str]) -> bool:

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import TypeVar
 
 from chaos.launch.job import describe_script_line
-from chaos.model.launcher import WORKER_ENV
+from chaos.model.launcher_facts import WORKER_ENV
 
 RunPart = TypeVar("RunPart")
 _LIBRARY, _PACKAGES = (sysconfig.get_paths()[name] for name in ("stdlib", "purelib"))

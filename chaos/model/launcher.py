@@ -1,269 +1,114 @@
-"""The facts of each launcher: one row, from which plans, checks, reports and commands read.
+"""The launchers that are installed, by name: chaos's own, and registered ones.
 
-A launcher starts a job's workers, and starts them again after a failure. Nothing outside this file
-and `chaos/launch` asks which launcher a job has; it asks for a fact. A further launcher is one row.
+A launcher of an extension or of another package is an entry point of the group `chaos.launchers`:
+an instance of `LauncherPolicy`. Names are read as this module is imported; a launcher itself is
+imported when something is asked of it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Literal, Self, TypeAlias
+import re
+from collections.abc import Iterator, Mapping
+from importlib.metadata import EntryPoint
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from chaos.faults.world import LauncherFeature
+from chaos.errors import UsageError
+from chaos.extension_modules import list_own_entry_points
+from chaos.installation import LAUNCHERS_GROUP
+from chaos.model.launcher_policy import LauncherPolicy
+from chaos.registry import Registry, list_launcher_entry_points, load_registry
 
-Launcher: TypeAlias = Literal["ray", "torchrun", "python", "slurm"]
-#: Who begins again after a failure: the launcher by its own retries, or who started its command.
-Restart: TypeAlias = Literal["launcher", "command"]
-#: Who counts the restarts against the retry budget: one for the job, each agent for itself, or
-#: chaos, over all starts of the command.
-Counter: TypeAlias = Literal["controller", "each agent", "chaos"]
-#: The variables that torchrun sets for each worker (torch 2.13), and nothing for a plain command.
-WORKER_ENV = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})
-
-#: The fields of a scenario's `job` that are Ray Train's alone.
-OF_RAY = ("train_loop", "checkpoint", "trial", "fit", "epoch_metric", "needs_backend")
-#: Those that are Slurm's alone.
-OF_SLURM = ("then", "array_task")
-
-
-@dataclass(frozen=True)
-class LauncherWords:
-    """The words of a launcher, for sentences: the same promise is kept by other means."""
-
-    #: The launcher itself; what its version is of.
-    name: str
-    product: str
-    #: Who starts the workers again.
-    controller: str
-    #: What starts the training, and raises in the end if it failed.
-    call: str
-    #: What training is over with.
-    training_end: str
-    #: The process that makes the call.
-    driver: str
-    #: When its settings are in force.
-    settings_phrase: str
-    #: The restarts that a scenario allows.
-    retries: str
-    #: The point that a restart continues from; its verb; all that may be continued from. These,
-    #: and those below, are of a job that saves files of its own.
-    save: str = "save"
-    saved_verb: str = "saved"
-    complete_saves: str = "whole files"
-    #: An epoch that such a point has ended, and the place that a state snapshot has there.
-    epoch_ended_verb: str = "ended by a save"
-    end_of_epoch: str = "the end of epoch"
-    #: What a worker does that leads to such a point.
-    save_action: str = "save"
-    #: What the call does where the training failed, before the failure's name.
-    failure_verb: str = "raised"
-
-    def describe_failure(self, error: str) -> str:
-        """Return in words that the training failed, with the failure's name."""
-        return f"{self.call} {self.failure_verb} {error}"
-
-    def describe_place(self, epoch: int, step: int, moment: str) -> str:
-        """Return in words the place of a state snapshot."""
-        return f"{self.end_of_epoch} {epoch}" if moment == "left" else f"epoch {epoch}, step {step}"
-
-
-@dataclass(frozen=True)
-class LauncherFacts:
-    """The facts of a launcher, and of every job that it starts."""
-
-    #: Its name in scenarios, on the command line, and of the backend with its real processes.
-    name: Launcher
-    words: LauncherWords
-    #: The distribution whose version is the launcher's.
-    package: str
-    #: The extra of chaos that its jobs need.
-    extra: str | None
-    #: What it has beside workers; faults, places, checks and options state what they need of it.
-    features: frozenset[LauncherFeature]
-    #: The retry budgets that it knows, and the setting that each kind of failure is charged to.
-    budgets: tuple[str, ...]
-    settings: Mapping[str, str]
-    counted_by: Counter
-    #: Who may begin again after a failure, the usual one first.
-    restarts: tuple[Restart, ...]
-    #: Nodes hold workers by their CPUs, and there is a spare one for each that is lost. Else each
-    #: node has an agent with as many workers, and another one comes for one that is lost.
-    has_spare_nodes: bool
-    #: The script itself states the number of its workers; how many there are until it is seen.
-    sets_worker_count: bool
-    default_workers: int
-    #: The fields of a scenario's `cluster` that it has.
-    cluster_fields: tuple[str, ...]
-    #: The fields of a scenario's `job` that it does not have.
-    missing_job_fields: tuple[str, ...]
-    #: The fields of an audit's request that it takes, beside those for every launcher's jobs.
-    audit_fields: tuple[str, ...]
-    #: The longest that it may take by itself to end the workers of an attempt, and until agents
-    #: have met again: no limit of chaos's may come before.
-    shutdown_s: float = 0.0
-    meeting_s: float = 0.0
-    #: The seconds from the end of an attempt until the next, at least, whatever the job is.
-    requeue_s: float = 0.0
-    #: `--name=value` reaches the script as it was written, for some read it themselves.
-    keeps_spelling: bool = True
-    #: A job has one node; if that is lost, the next start of the command is on another one.
-    restarts_on_another_node: bool = False
-    #: A node that is announced to go is given to another job, and comes back after it.
-    returns_preempted: bool = False
-    #: An attempt follows another if the job was requeued, and none that a worker's death has ended.
-    restarts_by_requeue: bool = False
-    #: A script may state the port at which its ranks meet: its runs with several go one by one.
-    states_ports: bool = False
-    #: It leaves the threads of each process alone, which are then as many as the machine has cores:
-    #: of a job with one rank alone, or of any.
-    leaves_threads: Literal["no", "of one rank", "yes"] = "no"
-
-    @property
-    def replaces_lost_nodes(self) -> bool:
-        """Whether a job on one node outlives the loss of that node."""
-        return self.has_spare_nodes or self.restarts_on_another_node
-
-    def apply_restart(self, restart: Restart | None) -> Self:
-        """Return the facts of a job that begins again so; None is the usual way.
-
-        A platform that starts the command again takes another node for it if that was lost.
-        """
-        is_moved = (restart or self.restarts[0]) == "command" and not self.has_spare_nodes
-        return replace(self, restarts_on_another_node=is_moved)
-
-    def lacks_feature(self, part: LauncherFeature | None) -> bool:
-        """Return whether it does not have what is needed of it."""
-        return part is not None and part not in self.features
-
-
-_RAY = LauncherFacts(
-    name="ray",
-    words=LauncherWords(
-        name="Ray",
-        product="Ray",
-        controller="Ray's controller",
-        call="fit()",
-        training_end="fit()",
-        driver="the script",
-        settings_phrase="at trainer.fit()",
-        retries="the retries that Ray Train may use; a script's own are replaced",
-        save="commit",
-        saved_verb="committed",
-        complete_saves="what was committed",
-        epoch_ended_verb="committed",
-        end_of_epoch="the report of epoch",
-        save_action="report",
-    ),
-    package="ray",
-    extra="ray",
-    features=frozenset({"reports", "cluster", "call", "driver", "budget"}),
-    budgets=("failures", "preemptions"),
-    settings={"failures": "max_failures", "preemptions": "max_preemption_failures"},
-    counted_by="controller",
-    restarts=("launcher", "command"),
-    has_spare_nodes=True,
-    sets_worker_count=True,
-    default_workers=2,
-    cluster_fields=("nodes", "cpus_per_node", "address", "storage", "reclaim_by", "metadata"),
-    missing_job_fields=("epoch_steps", *OF_SLURM),
-    audit_fields=("address", "storage", "fit"),
-    keeps_spelling=False,
-)
-_TORCHRUN = LauncherFacts(
-    name="torchrun",
-    words=LauncherWords(
-        name="torchrun",
-        product="torchrun",
-        controller="torchrun's agent",
-        call="torchrun",
-        training_end="the last worker's end",
-        driver="torchrun's agent",
-        settings_phrase="under torchrun",
-        retries="torchrun's --max-restarts",
-    ),
-    package="torch",
-    extra=None,
-    features=frozenset({"budget"}),
-    budgets=("failures",),
-    settings=dict.fromkeys(("failures", "preemptions"), "--max-restarts"),
-    counted_by="each agent",
-    restarts=("launcher", "command"),
-    has_spare_nodes=False,
-    sets_worker_count=False,
-    default_workers=2,
-    leaves_threads="of one rank",  # it sets OMP_NUM_THREADS for several
-    cluster_fields=("nodes", "metadata"),
-    missing_job_fields=(*OF_RAY, *OF_SLURM),
-    audit_fields=("epoch_steps", "nodes"),
-    shutdown_s=30.0,
-    meeting_s=90.0,
-)
-_PYTHON = LauncherFacts(
-    name="python",
-    words=LauncherWords(
-        name="the command",
-        product="torch",
-        controller="chaos",
-        call="the command",
-        training_end="the command's end",
-        driver="the command",
-        settings_phrase="as the command is started",
-        retries="how often the command is started again",
-    ),
-    package="torch",
-    extra=None,
-    features=frozenset({"driver", "budget"}),
-    budgets=("failures",),
-    settings=dict.fromkeys(("failures", "preemptions"), "max_failures"),
-    counted_by="chaos",
-    restarts=("command",),
-    has_spare_nodes=False,
-    sets_worker_count=True,
-    default_workers=1,
-    leaves_threads="yes",
-    cluster_fields=("metadata",),
-    missing_job_fields=(*OF_RAY, *OF_SLURM, "min_workers"),
-    audit_fields=("epoch_steps",),
-    shutdown_s=35.0,
-    states_ports=True,
-)
-_SLURM = LauncherFacts(
-    name="slurm",
-    words=LauncherWords(
-        name="Slurm",
-        product="torch",
-        controller="slurmctld",
-        call="the job",
-        training_end="the job's end",
-        driver="the job",
-        settings_phrase="under Slurm",
-        retries="how often Slurm requeues the job",
-        failure_verb="ended as",
-    ),
-    package="torch",
-    extra=None,
-    features=frozenset({"queue"}),
-    budgets=(),
-    settings=dict.fromkeys(("failures", "preemptions"), "--requeue"),
-    counted_by="controller",
-    restarts=("launcher",),
-    has_spare_nodes=False,
-    sets_worker_count=True,
-    default_workers=2,
-    cluster_fields=("nodes", "address", "preempt_mode"),
-    missing_job_fields=(*OF_RAY, "failure", "module"),
-    audit_fields=("epoch_steps", "grace"),
-    shutdown_s=30.0,
-    meeting_s=60.0,
-    returns_preempted=True,
-    restarts_by_requeue=True,
-    requeue_s=7.0,
-    states_ports=True,
-)
-LAUNCHER_FACTS: Mapping[Launcher, LauncherFacts] = {
-    facts.name: facts for facts in (_RAY, _TORCHRUN, _PYTHON, _SLURM)
-}
 #: The launcher of a scenario that names none.
-DEFAULT_LAUNCHER: Launcher = "ray"
+DEFAULT_LAUNCHER = "ray"
+_OWN_LAUNCHERS = {
+    name: f"chaos.launch.{name}.launcher:LAUNCHER" for name in ("ray", "torchrun", "python")
+}
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class LauncherTable(Mapping[str, LauncherPolicy]):
+    """The installed launchers by name, each imported at its first use."""
+
+    def __init__(self) -> None:
+        self._extension_points = {
+            point.name: point for point in list_own_entry_points(LAUNCHERS_GROUP)
+        }
+        own_names = (*_OWN_LAUNCHERS, *self._extension_points)
+        self._foreign_points = {
+            point.name: point
+            for point in list_launcher_entry_points()
+            if point.name not in own_names and _NAME.fullmatch(point.name)
+        }
+        self._names = (*own_names, *self._foreign_points)
+        self._loaded: dict[str, LauncherPolicy] = {}
+
+    def __getitem__(self, name: str) -> LauncherPolicy:
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def is_foreign(self, name: str) -> bool:
+        """Return whether a launcher is another package's."""
+        return name in self._foreign_points
+
+    def _load(self, name: str) -> LauncherPolicy:
+        if name in _OWN_LAUNCHERS:
+            launcher: LauncherPolicy = resolve_name(_OWN_LAUNCHERS[name])
+            return launcher
+        if name in self._extension_points:
+            return _load_point(self._extension_points[name])
+        return self._load_foreign(self._foreign_points[name])
+
+    @staticmethod
+    def _load_foreign(point: EntryPoint) -> LauncherPolicy:
+        """Return another package's launcher; raises `UsageError` for what cannot be used."""
+        try:
+            launcher = _load_point(point)
+        except (Exception, SystemExit) as error:
+            problem = f"it cannot be loaded: {type(error).__name__}: {error}"
+            raise UsageError(_describe_problem(point, problem), _HINT) from error
+        if (flaw := _find_flaw(point.name, launcher)) is not None:
+            raise UsageError(_describe_problem(point, flaw), _HINT)
+        return launcher
+
+
+_HINT = "Mend the package or uninstall it."
+
+
+def _load_point(point: EntryPoint) -> LauncherPolicy:
+    launcher: LauncherPolicy = point.load()
+    return launcher
+
+
+def _describe_problem(point: EntryPoint, problem: str) -> str:
+    return f"the launcher {point.name} is registered as {point.value}: {problem}"
+
+
+def _find_flaw(name: str, launcher: object) -> str | None:
+    """Return why an object is no launcher of this name."""
+    if not isinstance(launcher, LauncherPolicy):
+        return "a launcher is an instance of chaos.model.launcher_policy.LauncherPolicy"
+    return None if launcher.name == name else f"its name is {launcher.name!r}"
+
+
+LAUNCHER_FACTS = LauncherTable()
+if TYPE_CHECKING:
+    Launcher: TypeAlias = str
+else:  # the names are those of the installed launchers
+    Launcher = Literal[tuple(LAUNCHER_FACTS)]
+
+
+def load_registered_launchers() -> Registry:
+    """Return the launchers that other packages have registered."""
+    own_names = [name for name in LAUNCHER_FACTS if not LAUNCHER_FACTS.is_foreign(name)]
+    return load_registry(
+        LAUNCHERS_GROUP, name_pattern=_NAME, taken_names=own_names, find_flaw=_find_flaw
+    )
 
 
 def find_launcher(name: object) -> Launcher:

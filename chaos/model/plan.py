@@ -1,6 +1,6 @@
 """The plan: a scenario with every choice made, to be executed, saved and replayed."""
 
-from typing import Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -15,7 +15,10 @@ from chaos.record import Record
 
 BackendName: TypeAlias = Literal["ray", "fork"]  # of a job that Ray Train starts
 # Any job is on `fork`, embedded, or in its launcher's real processes, by the launcher's name.
-PlanBackend: TypeAlias = Literal["fork", Launcher]
+if TYPE_CHECKING:
+    PlanBackend: TypeAlias = str
+else:
+    PlanBackend = Literal["fork", Launcher]
 
 PLAN_VERSION: Literal[1] = 1
 

@@ -15,7 +15,8 @@ from chaos.model.arguments import Arguments, merge_restart_args
 from chaos.model.draws import Lifetimes
 from chaos.model.expect import Expect
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, LauncherFacts, Restart
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher
+from chaos.model.launcher_facts import LauncherFacts, Restart
 from chaos.model.trigger import SAVE_MOMENTS, AtMoment, AtStart, AtState
 from chaos.model.watch import Watch
 from chaos.record import Record

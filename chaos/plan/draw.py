@@ -8,7 +8,7 @@ from chaos.faults.base import SecondsRange
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.model.expect import Expect
 from chaos.model.fault_entry import FAULTS, FaultEntry
-from chaos.model.launcher import LauncherFacts
+from chaos.model.launcher_facts import LauncherFacts
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import FailureBudget
 from chaos.model.trigger import MOMENTS, SAVE_MOMENTS, AtMoment, AtStep, Trigger

@@ -12,7 +12,7 @@ from chaos.declaration import TOKEN_ENV
 from chaos.faults.order import Order
 from chaos.faults.world import Target
 from chaos.model.event import Committed, FailureDecided
-from chaos.plugins import EXTENSIONS_ENV, EXTENSIONS_OFF
+from chaos.registry import EXTENSIONS_ENV, EXTENSIONS_OFF
 from chaos.run.directory import RunDirectory
 
 DIRECTORY_ENV = "CHAOS_RUN_DIRECTORY"

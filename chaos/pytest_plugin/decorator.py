@@ -11,7 +11,8 @@ import pytest
 from chaos.model.draws import Lifetimes
 from chaos.model.expect import Expect
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.launcher import Launcher, Restart
+from chaos.model.launcher import Launcher
+from chaos.model.launcher_facts import Restart
 from chaos.model.plan import BackendName
 from chaos.model.scenario import ClusterShape, Dependency, FailureBudget, Limits, Retention, Tier
 from chaos.model.watch import Watch

@@ -8,7 +8,7 @@ import altair as alt
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.goodput import PHASES, Phase, TimeLedger, build_ledger, describe_phase, get_ledger
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.report import chart as ch
 from chaos.report.page import SHORT_NS
 

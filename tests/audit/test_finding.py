@@ -10,7 +10,7 @@ from chaos.audit.audit import SiteChoice
 from chaos.audit.card import Card
 from chaos.check import anomaly
 from chaos.check.kinds.base import Facts
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 
 

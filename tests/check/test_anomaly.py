@@ -10,7 +10,7 @@ from chaos.check import anomaly
 from chaos.check.judge import CHECKS, judge
 from chaos.check.kinds.base import Facts
 from chaos.check.prose.registry import find_entry, list_entries
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.model.verdict import Verdict
 from tests.check.prose_texts import list_facts_types
 from tests.check.shorthand import plan_of, told_in

@@ -14,7 +14,8 @@ from chaos.model.event import FaultEnded, WorkerGroupStarted
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Anomaly, CheckResult, Verdict
-from chaos.plugins import AbsentFault, RegisteredExtension
+from chaos.plugins import AbsentFault
+from chaos.registry import RegisteredExtension
 from tests.accepted import expect_text
 from tests.check.each import judge_each
 from tests.check.shorthand import told_in

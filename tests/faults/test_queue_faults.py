@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from chaos.faults.reach_time_limit import ReachTimeLimit
-from chaos.faults.requeue_job import RequeueJob
-from chaos.faults.restart_slurmctld import RestartSlurmctld
-from chaos.faults.signal_job import SignalJob
-from chaos.faults.suspend_job import SuspendJob
+from chaos.extensions.slurm.faults.reach_time_limit import ReachTimeLimit
+from chaos.extensions.slurm.faults.requeue_job import RequeueJob
+from chaos.extensions.slurm.faults.restart_slurmctld import RestartSlurmctld
+from chaos.extensions.slurm.faults.signal_job import SignalJob
+from chaos.extensions.slurm.faults.suspend_job import SuspendJob
 from chaos.faults.world import Outcome
 from tests.accepted import expect_text
 from tests.faults.conftest import Strikes

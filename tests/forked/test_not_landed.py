@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 
+from chaos.extensions.slurm.faults.reach_time_limit import ReachTimeLimit
+from chaos.extensions.slurm.faults.requeue_job import RequeueJob
+from chaos.extensions.slurm.faults.restart_slurmctld import RestartSlurmctld
+from chaos.extensions.slurm.faults.signal_job import SignalJob
+from chaos.extensions.slurm.faults.suspend_job import SuspendJob
 from chaos.faults import kill_worker
 from chaos.faults.corrupt_snapshot import CorruptSnapshot
 from chaos.faults.corrupt_tensor import CorruptTensor
@@ -29,15 +34,10 @@ from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.poison_step import PoisonStep
 from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.raise_in_worker import RaiseInWorker
-from chaos.faults.reach_time_limit import ReachTimeLimit
-from chaos.faults.requeue_job import RequeueJob
-from chaos.faults.restart_slurmctld import RestartSlurmctld
 from chaos.faults.return_capacity import ReturnCapacity
-from chaos.faults.signal_job import SignalJob
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.slow_worker import SlowWorker
 from chaos.faults.start_second_driver import StartSecondDriver
-from chaos.faults.suspend_job import SuspendJob
 from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.faults.withhold_capacity import WithholdCapacity
 from chaos.model.fault_entry import FAULTS, FaultEntry

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chaos.launch.torchrun_requests import TorchrunRequests
-from chaos.model.launcher import WORKER_ENV
+from chaos.model.launcher_facts import WORKER_ENV
 
 JOINS = "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
 

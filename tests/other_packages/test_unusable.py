@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from chaos.plugins import EXTENSIONS_ENV, EXTENSIONS_OFF, load_registered_faults, load_registry
+from chaos.plugins import load_registered_faults
+from chaos.registry import EXTENSIONS_ENV, EXTENSIONS_OFF, load_registry
 from tests.other_packages.conftest import EXAMPLES, install, run
 
 GOOD = (EXAMPLES / "chaos_peers.py").read_text()

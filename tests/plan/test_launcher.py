@@ -9,13 +9,8 @@ from chaos.audit.site_category import SITE_CATEGORIES, find_needed_part, list_si
 from chaos.check.judge import CHECKS, NEEDS
 from chaos.faults.base import Fault
 from chaos.model.fault_entry import OWN_FAULTS
-from chaos.model.launcher import (
-    DEFAULT_LAUNCHER,
-    LAUNCHER_FACTS,
-    Launcher,
-    LauncherFacts,
-    find_launcher,
-)
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, find_launcher
+from chaos.model.launcher_facts import LauncherFacts
 from chaos.model.scenario import ClusterShape, Job
 from chaos.plan.draw import DRAWN, can_be_drawn
 

@@ -17,7 +17,7 @@ import pytest
 
 from chaos.launch.commands import roots
 from chaos.launch.commands.roots import RootProcesses
-from chaos.launch.torchrun.backend import TorchrunBackend, why_not_forked
+from chaos.launch.torchrun.backend import TorchrunBackend
 from chaos.model.event import (
     FailureDecided,
     FileLoaded,
@@ -238,11 +238,11 @@ def test_jobs_share_a_root_unless_they_start_with_something_else(
 
 
 def test_what_cannot_be_forked_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert why_not_forked({}) is None
-    assert "PYTHON_EXEC" in (why_not_forked({"PYTHON_EXEC": "/opt/python"}) or "")
+    assert TorchrunBackend.why_not_forked({}) is None
+    assert "PYTHON_EXEC" in (TorchrunBackend.why_not_forked({"PYTHON_EXEC": "/opt/python"}) or "")
     monkeypatch.setattr(Path, "glob", lambda *_: iter([Path("/dev/nvidia0")]))
-    assert "GPU" in (why_not_forked({}) or "")
-    assert why_not_forked({"CUDA_VISIBLE_DEVICES": ""}) is None
+    assert "GPU" in (TorchrunBackend.why_not_forked({}) or "")
+    assert TorchrunBackend.why_not_forked({"CUDA_VISIBLE_DEVICES": ""}) is None
 
 
 @pytest.mark.parametrize("backend", ["fork", "torchrun"])

@@ -10,7 +10,7 @@ from chaos.check.kinds.artifacts import (
 )
 from chaos.check.prose.places import describe_place
 from chaos.check.prose.registry import describes
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 
 
 @describes(

@@ -2,7 +2,7 @@
 
 from chaos.check.kinds.batch import BatchSizeDiffers, RankTotal
 from chaos.check.prose.registry import describes
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.wording import describe_ranks, plural
 
 

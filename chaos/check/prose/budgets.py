@@ -14,7 +14,7 @@ from chaos.check.kinds.budgets import (
     WrongWorkerCount,
 )
 from chaos.check.prose.registry import describes
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.wording import plural
 
 # -- retry-budget ----------------------------------------------------------------------------------

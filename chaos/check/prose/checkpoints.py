@@ -29,7 +29,7 @@ from chaos.check.kinds.checkpoints import (
     UnreadableFile,
 )
 from chaos.check.prose.registry import describes
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.wording import describe_ranks, plural, strip_colors
 
 # -- checkpoints -----------------------------------------------------------------------------------

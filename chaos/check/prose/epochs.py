@@ -21,7 +21,7 @@ from chaos.check.kinds.epochs import (
     TooManyEpochs,
 )
 from chaos.check.prose.registry import describes
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.wording import plural
 
 # -- cursor ----------------------------------------------------------------------------------------

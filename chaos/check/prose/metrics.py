@@ -2,7 +2,7 @@
 
 from chaos.check.kinds.metrics import ChoiceStateLost, OtherCheckpointsKept, WrongCounter
 from chaos.check.prose.registry import describes
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 
 
 @describes(

@@ -11,7 +11,7 @@ from chaos.check.kinds.outcome import (
     WrongMetricsReturned,
 )
 from chaos.check.prose.registry import describes
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.wording import extract_last_line
 
 

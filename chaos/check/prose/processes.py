@@ -19,7 +19,7 @@ from chaos.check.kinds.processes import (
     UnregisteredCheckpoints,
 )
 from chaos.check.prose.registry import describes
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.wording import plural
 
 # -- single-writer ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from chaos.check.kinds.progress import (
     WaitingThread,
 )
 from chaos.check.prose.registry import describes
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.wording import join_names, plural
 
 #: of other threads of a rank, so many are named

@@ -6,7 +6,7 @@ from inspect import cleandoc
 from typing import TypeVar
 
 from chaos.check.kinds.base import Facts
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 
 F = TypeVar("F", bound=Facts)
 Describe = Callable[[F, LauncherWords], str]

@@ -17,7 +17,7 @@ from chaos.check.kinds.resume import (
     UnfinishedFileUsed,
 )
 from chaos.check.prose.registry import describes
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 
 
 @describes(

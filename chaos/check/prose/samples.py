@@ -16,7 +16,7 @@ from chaos.check.kinds.samples import (
     UnknownSamples,
 )
 from chaos.check.prose.registry import describes
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.wording import describe_ranks, plural
 
 OrderT = TypeVar("OrderT", bound=OrderFacts)

@@ -24,7 +24,7 @@ from chaos.check.kinds.state import (
 from chaos.check.prose.places import describe_place
 from chaos.check.prose.registry import describes
 from chaos.model.events.state import find_group
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.model.places import TrainingPlace
 from chaos.wording import describe_ranks, plural
 

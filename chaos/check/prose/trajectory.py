@@ -12,7 +12,7 @@ from chaos.check.kinds.trajectory import (
 from chaos.check.prose.registry import describes
 from chaos.check.prose.state import describe_part_value
 from chaos.model.events.state import find_group
-from chaos.model.launcher import LauncherWords
+from chaos.model.launcher_facts import LauncherWords
 from chaos.wording import describe_ranks
 
 

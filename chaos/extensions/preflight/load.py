@@ -45,7 +45,8 @@ from chaos.model.event import (
     ReportReturned,
 )
 from chaos.model.history import BASELINE, HISTORY, History
-from chaos.model.launcher import LAUNCHER_FACTS, LauncherFacts, find_launcher
+from chaos.model.launcher import LAUNCHER_FACTS, find_launcher
+from chaos.model.launcher_facts import LauncherFacts
 from chaos.model.places import TrainingPlace
 from chaos.record import Record
 from chaos.run.directory import RunDirectory

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from chaos.errors import UsageError
 from chaos.extensions.preflight.platform_doc import FileValue, PlatformDocument, list_nodes
-from chaos.run.sbatch_header import SbatchOption, parse_options
+from chaos.extensions.sbatch_header import SbatchOption, parse_options
 from chaos.wording import plural
 
 

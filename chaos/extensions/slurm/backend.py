@@ -4,7 +4,6 @@ from functools import partial
 from typing import Self
 
 from chaos.errors import NoViewError
-from chaos.extensions.slurm import existing
 from chaos.extensions.slurm.run import SlurmRun
 from chaos.launch.commands.backend import start_interpreter
 from chaos.launch.environment import HASH_SEED, OTHER_HASH_SEED
@@ -38,13 +37,3 @@ class SlurmBackend(ScriptBackend):
             return run.execute()
 
         execute_with_retry(execute_run, directory)
-
-
-def why_not_forked(env: object) -> str | None:
-    """Return that workers under Slurm are started by its daemons, whatever the environment."""
-    del env
-    return "Slurm starts the workers of a script for sbatch itself"
-
-
-open_scripts = SlurmBackend
-find_cluster_nodes = existing.find_cluster_nodes

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from chaos.errors import HarnessError, JobError
+from chaos.extensions.sbatch_header import SbatchOption, load_options
 from chaos.model.event import JobAccounted
-from chaos.run.sbatch_header import SbatchOption, load_options
 
 _SILENT = (
     "Slurm requeued the job since a node did not answer, and chaos did nothing to it: on a busy "

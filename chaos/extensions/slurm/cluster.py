@@ -19,13 +19,13 @@ from pathlib import Path
 import psutil
 
 from chaos.errors import HarnessError, UnmetNeedError
+from chaos.extensions.sbatch_header import SbatchOption
 from chaos.extensions.slurm.client import Slurm
 from chaos.extensions.slurm.header import COUNT, HeaderNeeds
 from chaos.model.event import JobAccounted
 from chaos.run import held_folders
 from chaos.run.clock import Clock, elapsed_seconds
 from chaos.run.machine import SLURM_BY, build_sbin_path, find_missing_slurm
-from chaos.run.sbatch_header import SbatchOption
 
 INSTALL_HINT = f"On Debian and Ubuntu: {SLURM_BY}."
 READY_S, END_S, POLL_S = 30.0, 5.0, 0.05

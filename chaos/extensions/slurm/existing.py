@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from chaos.errors import ClusterError, HarnessError, UnmetNeedError
+from chaos.extensions.sbatch_header import SbatchOption, load_options
 from chaos.extensions.slurm import ending
 from chaos.extensions.slurm.client import JobState, Slurm
 from chaos.extensions.slurm.header import check_header
 from chaos.plan.permissions import NodeFacts
 from chaos.run.machine import SLURM_COMMANDS, find_missing_slurm
-from chaos.run.sbatch_header import SbatchOption, load_options
 
 INSTALL_HINT = "On Debian and Ubuntu: apt-get install slurm-client."
 # Variables by which a user says what the site needs of each job; of others no word is taken.

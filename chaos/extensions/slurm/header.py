@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.errors import JobError
-from chaos.run.sbatch_header import SbatchOption, count_tasks
+from chaos.extensions.sbatch_header import SbatchOption, count_tasks
 
 # Options with which no run is one job that chaos can follow, on whatever Slurm.
 _REFUSED_ALWAYS = {

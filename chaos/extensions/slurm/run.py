@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from chaos.errors import UsageError
+from chaos.extensions.sbatch_header import load_options
 from chaos.extensions.slurm.client import JobState, Slurm
 from chaos.extensions.slurm.cluster import SlurmCluster
 from chaos.extensions.slurm.existing import ExistingSlurm
@@ -37,7 +38,6 @@ from chaos.processes.start import Starter
 from chaos.run.armed_faults import ArmedFaults
 from chaos.run.clock import await_condition
 from chaos.run.controller import ChaosController
-from chaos.run.sbatch_header import load_options
 from chaos.run.signals import describe_kill
 
 _LAUNCHER: Launcher = "slurm"

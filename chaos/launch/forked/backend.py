@@ -129,6 +129,3 @@ class ForkBackend(ScriptBackend):
         lane, self._lane = self._lane, None
         if lane is not None:
             lane.end()
-
-
-open_scripts = ForkBackend

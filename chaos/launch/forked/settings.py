@@ -6,7 +6,7 @@ from chaos.launch.environment import HASH_SEED, ON_THE_CPU
 from chaos.launch.raytrain import CALLBACK
 from chaos.launch.raytrain.compat import CALLBACKS_ENV
 from chaos.model.plan import Plan
-from chaos.plugins import EXTENSIONS_ENV, EXTENSIONS_OFF
+from chaos.registry import EXTENSIONS_ENV, EXTENSIONS_OFF
 
 # Read by Ray Train. Polls are frequent, because all processes are on this machine.
 TRAIN_ENV = {

@@ -25,6 +25,3 @@ class PythonBackend(CommandBackend):
     @staticmethod
     def why_not_forked(env: Mapping[str, str]) -> str | None:
         return explain_gpu_refusal(env)
-
-
-open_scripts, why_not_forked = PythonBackend, PythonBackend.why_not_forked

@@ -21,10 +21,10 @@ from chaos.launch.raytrain.trainer import (
 )
 from chaos.model.event import LATER_FIT, FitCalled, FitRaised, FitReturned, ScriptRaised
 from chaos.model.plan import Op, Plan
-from chaos.plugins import EXTENSIONS_ENV, EXTENSIONS_OFF
 from chaos.probe.address import find_metadata_variables
 from chaos.probe.gradient_buckets import has_varying_sums
 from chaos.probe.write_ledger import mark_training_begin
+from chaos.registry import EXTENSIONS_ENV, EXTENSIONS_OFF
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
 from chaos.run.record_file import read_small_file

@@ -32,6 +32,3 @@ class TorchrunBackend(CommandBackend):
         if "PYTHON_EXEC" in env:
             return "PYTHON_EXEC names an interpreter of its own, and forked workers have chaos's"
         return explain_gpu_refusal(env)
-
-
-open_scripts, why_not_forked = TorchrunBackend, TorchrunBackend.why_not_forked

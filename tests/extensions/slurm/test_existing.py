@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import ClusterError, HarnessError, JobError
+from chaos.extensions.sbatch_header import SbatchOption
 from chaos.extensions.slurm import ending, existing
 from chaos.extensions.slurm.client import JobState
 from chaos.extensions.slurm.cluster import SlurmCluster
 from chaos.extensions.slurm.existing import ExistingSlurm
 from chaos.run.clock import SystemClock, await_condition
-from chaos.run.sbatch_header import SbatchOption
 from tests.called import Done
 from tests.called import chaos as called
 from tests.extensions.slurm.conftest import ROOT

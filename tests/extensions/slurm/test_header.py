@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import JobError
+from chaos.extensions.sbatch_header import load_options, parse_options
 from chaos.extensions.slurm.cluster import SlurmCluster
 from chaos.extensions.slurm.header import HeaderNeeds, describe_options, parse_needs
 from chaos.run.clock import SystemClock, await_condition
-from chaos.run.sbatch_header import load_options, parse_options
 from tests.accepted import expect_text
 
 pytestmark = pytest.mark.timeout(120)

@@ -26,7 +26,8 @@ from chaos.errors import ChaosError, UsageError
 from chaos.extensions.lab.selftest.runs import mentions_part
 from chaos.extensions.lab.selftest.score import Rate
 from chaos.launch.backends import open_launcher
-from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, Restart
+from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher
+from chaos.model.launcher_facts import Restart
 from chaos.model.plan import Confined, Plan
 from chaos.model.scenario import Tier
 from chaos.model.severity import Severity

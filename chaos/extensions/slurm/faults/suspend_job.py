@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from chaos.faults.queue import QueueFault
+from chaos.extensions.slurm.faults.queue import QueueFault
 from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 10.0

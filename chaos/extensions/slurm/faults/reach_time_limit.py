@@ -1,7 +1,7 @@
 """A job comes to its time limit, and its queue ends it."""
 
+from chaos.extensions.slurm.faults.queue import QueueFault
 from chaos.faults.base import SharedCluster
-from chaos.faults.queue import QueueFault
 from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 # The least time limit is a minute, and Slurm 22.05 looks for jobs beyond theirs every 30 s.

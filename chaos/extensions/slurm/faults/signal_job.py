@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from chaos.extensions.slurm.faults.queue import QueueFault
 from chaos.faults.base import SAFE
-from chaos.faults.queue import QueueFault
 from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 5.0

@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
+from chaos.extensions.slurm.faults.queue import QueueFault
 from chaos.faults.base import SAFE
-from chaos.faults.queue import QueueFault
 from chaos.faults.world import Outcome, Target, WorkerRelease, World
 
 PROOF_WITHIN_S = 60.0  # Slurm's KillWait is 30 s, unless a site says otherwise

@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos.run.sbatch_header import SbatchOption, count_nodes, is_sbatch_script, parse_options
+from chaos.extensions.sbatch_header import (
+    SbatchOption,
+    count_nodes,
+    is_sbatch_script,
+    parse_options,
+)
 
 
 @pytest.mark.parametrize(
