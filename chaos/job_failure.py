@@ -175,8 +175,7 @@ def _find_launcher_error(plan: Plan, run: FinishedRun) -> OtherLauncherError | N
     failure_event = _find_script_end(run.history)
     if failure_event is None or failure_event.asked is None:
         return None
-    ending = " before any fit()" if "call" in plan.job.launcher_facts.features else ""
-    evidence = f"{failure_event.asked}{ending}"
+    evidence = f"{failure_event.asked}{plan.job.launcher_facts.words.before_call}"
     problem = (
         f"the job {Path(plan.job.source).name} seems to be one that torchrun starts, since "
         f"{evidence}; it failed: {failure_event.error}: {_extract_last_line(failure_event.message)}"
@@ -224,7 +223,11 @@ def _find_separate_training(plan: Plan, history: History) -> str | None:
     started_ranks = {event.rank for _, event in history.select_events(WorkerStarted)}
     has_joined_group = any(history.select_events(GroupJoined))
     has_trained = any(history.select_events(StepDone))
-    if plan.job.launcher_facts.sets_worker_count or has_joined_group or started_ranks <= {0}:
+    if (
+        plan.job.launcher_facts.workers.script_sets_count
+        or has_joined_group
+        or started_ranks <= {0}
+    ):
         return None
     return f"none of the {len(started_ranks)} ranks joined a process group" if has_trained else None
 
@@ -269,7 +272,7 @@ def refuse_unwatched_files(
 
 
 def _is_before_fit(plan: Plan, history: History) -> bool:
-    return "call" in plan.job.launcher_facts.features and not any(history.select_events(FitCalled))
+    return plan.job.launcher_facts.has_call and not any(history.select_events(FitCalled))
 
 
 def _suggest_launcher(plan: Plan, launcher: Launcher) -> str:
@@ -330,7 +333,7 @@ def build_duration_error(run: FinishedRun) -> JobError:
 
 def _find_lack(plan: Plan, history: History, reason: str, log: Path) -> tuple[str, str] | None:
     """Return problem and hint where the job lacks a GPU, or found nothing to train; or None."""
-    if "call" in plan.job.launcher_facts.features:
+    if plan.job.launcher_facts.has_call:
         request = _describe_gpu_request(history, reason) if plan.backend == "fork" else None
         return None if request is None else (f"{request}: {reason}", _NO_GPU_HINT)
     if _LACKING_GPU_ERRORS.search(reason):
@@ -382,9 +385,8 @@ def _find_training_children(plan: Plan, history: History) -> tuple[str, str] | N
 def _find_single_rank(plan: Plan, history: History) -> tuple[str, str] | None:
     """Return problem and hint for a script that seems to train alone, where several are stated."""
     # Where several ranks are stated, a process is watched from where it joins their group.
-    workers, facts = plan.job.workers, plan.job.launcher_facts
-    is_command = facts.sets_worker_count and facts.lacks_feature("queue")
-    if not is_command or workers == 1 or any(history.select_events(WorkerStarted)):
+    workers, has_driver = plan.job.workers, plan.job.launcher_facts.has_driver
+    if not has_driver or workers == 1 or any(history.select_events(WorkerStarted)):
         return None
     option = "--workers" if plan.confined is not None else "`workers`"
     problem = (
@@ -539,11 +541,7 @@ def _describe_reason(run: FinishedRun) -> str:
         return f"{script_error.error}: {_extract_last_line(script_error.message)}"
     for _, fit_error in run.history.select_events(FitRaised):
         # The own error of torchrun names no reason; the message is the worker's.
-        facts = LAUNCHER_FACTS[fit_error.launcher]
-        is_script_error = not facts.features.isdisjoint({"call", "driver"})
-        raiser = (
-            facts.words.describe_failure(fit_error.error) if is_script_error else "a worker ended"
-        )
+        raiser = LAUNCHER_FACTS[fit_error.launcher].words.describe_run_failure(fit_error.error)
         return f"{raiser}: {_extract_last_line(fit_error.message)}"
     for _, deadline in run.history.select_events(DeadlinePassed):
         return f"it was still running after limits.run_s = {deadline.limit_s:g} s"

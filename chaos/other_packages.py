@@ -11,7 +11,7 @@ from chaos.check.judge import CHECKS
 from chaos.check.prose.registry import list_entries
 from chaos.errors import UsageError
 from chaos.model.fault_entry import REGISTERED
-from chaos.model.launcher import load_registered_launchers
+from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.plugins import load_registered_checks
 from chaos.registry import Registry
 
@@ -38,7 +38,7 @@ def list_finding_kinds() -> list[str]:
 
 def require_usable_extensions() -> None:
     """Raise `UsageError` where a package registers an extension that cannot be used."""
-    registries = (REGISTERED, _load_checks(), load_registered_launchers())
+    registries = (REGISTERED, _load_checks(), LAUNCHER_FACTS.load_foreign())
     unusable = [entry for registry in registries for entry in registry.unusable]
     if unusable:
         hint = "Mend the package or uninstall it; nothing is run or judged beside it."

@@ -67,8 +67,6 @@ def load_registry(
     `name_pattern` is the pattern of a name, `taken_names` are chaos's own names, and `find_flaw`
     returns the defect of a loaded object, None without one.
     """
-    if os.environ.get(EXTENSIONS_ENV) == EXTENSIONS_OFF:
-        return Registry()
     points = sorted(list_foreign_entry_points(group), key=lambda p: (p.name, _describe_package(p)))
     name_counts = Counter(point.name for point in points)
     entries: list[RegisteredExtension] = []
@@ -88,19 +86,15 @@ def load_registry(
     return Registry(usable, tuple(entry for entry in entries if entry.problem is not None))
 
 
-def list_launcher_entry_points() -> list[metadata.EntryPoint]:
-    """Return other packages' launchers; in a process of a job, none but the job's own."""
-    name = os.environ.get(LAUNCHER_ENV)
-    if name is None and os.environ.get(EXTENSIONS_ENV) == EXTENSIONS_OFF:
-        return []
-    points = list_foreign_entry_points(LAUNCHERS_GROUP)
-    return [point for point in points if name in (None, point.name)]
-
-
 def list_foreign_entry_points(group: str) -> list[metadata.EntryPoint]:
-    """Return the entry points of a group that are other packages'."""
+    """Return a group's entry points of other packages; in a job's process, its launcher alone."""
+    is_off = os.environ.get(EXTENSIONS_ENV) == EXTENSIONS_OFF
+    launcher = os.environ.get(LAUNCHER_ENV) if group == LAUNCHERS_GROUP else None
+    if is_off and launcher is None:
+        return []
     points = metadata.entry_points(group=group)
-    return [point for point in points if not is_extension_module(point.module)]
+    foreign_points = (point for point in points if not is_extension_module(point.module))
+    return [point for point in foreign_points if not is_off or point.name == launcher]
 
 
 def _find_name_flaws(

@@ -35,7 +35,8 @@ from chaos.launch.backends import open_backend, open_lanes, open_launcher
 from chaos.model.bounds import Tolerance
 from chaos.model.expect import AcceptedFinding, Expect
 from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS
-from chaos.model.launcher_facts import LauncherFacts, Restart
+from chaos.model.launcher_facts import Restart
+from chaos.model.launcher_policy import LauncherPolicy
 from chaos.model.plan import Plan
 from chaos.run.clock import SystemClock
 from chaos.run.display_path import format_path
@@ -43,8 +44,6 @@ from chaos.run.machine import usable_cpus
 from chaos.run.ports import Announcer
 
 # Where neither a time nor a number of runs is asked for; what an answer needs comes before it.
-BUDGET_S = 60.0
-BUDGET_IN_A_QUEUE_S = 300.0  # where a cluster starts for each run, and a requeue takes seconds
 
 
 class ProgressListener(Protocol):
@@ -122,7 +121,7 @@ class _AuditRun:
                 display.show_notes,
                 select_confirm(request.confirm and not is_on_ray, facts, request.reports),
                 request.explain,
-                follows_script=request.workers is None and facts.sets_worker_count,
+                follows_script=request.workers is None and facts.workers.script_sets_count,
                 retries=request.retries,
                 grace_s=request.grace or 0.0,
                 command=self._command,
@@ -140,7 +139,7 @@ class _AuditRun:
         """Return the places: without nodes that can be lost, in the order for crashes."""
         request, facts = self._request, self._facts.apply_restart(self._restart)
         is_on_several = (request.nodes or ONE_NODE) != ONE_NODE
-        can_lose_nodes = facts.replaces_lost_nodes or facts.returns_preempted or is_on_several
+        can_lose_nodes = facts.replaces_lost_nodes or facts.nodes.returns_preempted or is_on_several
         question = request.question if can_lose_nodes else "crash"
         groups: Sequence[SiteCategory] = select_site_categories(request.places, question)
         return SiteChoice(
@@ -155,7 +154,7 @@ class _AuditRun:
             request.arguments,
             cwd=Path.cwd(),
             seed=request.seed,
-            workers=request.workers or facts.default_workers,
+            workers=request.workers or facts.workers.default_count,
             fit=request.fit,
         )
         plan = set_launcher(
@@ -182,7 +181,7 @@ class _AuditRun:
             return self._request.jobs
         # Each process that is started anew imports torch.
         is_real = self._request.backend != "fork"
-        is_one_by_one = is_real or (self._facts.states_ports and workers > 1)
+        is_one_by_one = is_real or (self._facts.script.states_ports and workers > 1)
         return 1 if is_one_by_one else count_lanes(usable_cpus(), workers=workers)
 
     def _find_earlier_audit(self, plan: Plan) -> EarlierAudit | None:
@@ -209,7 +208,7 @@ class _AuditRun:
 
 def _apply_restart(plan: Plan, restart: Restart | None, words: Sequence[str]) -> Plan:
     """Return the plan of a job that is started once more, if that is asked for."""
-    is_one_node = plan.shape.nodes == 1 or plan.job.launcher_facts.has_spare_nodes
+    is_one_node = plan.shape.nodes == 1 or plan.job.launcher_facts.nodes.has_spares
     if restart == "command" and not is_one_node:
         raise RequestError(
             "{restart:command} starts one node again, and {nodes} names several",
@@ -219,11 +218,10 @@ def _apply_restart(plan: Plan, restart: Restart | None, words: Sequence[str]) ->
     return set_restart(plan, restart, words)
 
 
-def _build_budget(request: AuditRequest, facts: LauncherFacts) -> Budget:
+def _build_budget(request: AuditRequest, facts: LauncherPolicy) -> Budget:
     is_exhaustive = request.exhaustive or request.backend == "ray"
     is_default = request.time_limit is None and request.max_runs is None and not is_exhaustive
-    default_s = BUDGET_S if facts.lacks_feature("queue") else BUDGET_IN_A_QUEUE_S
-    limit_s = default_s if is_default else request.time_limit
+    limit_s = facts.times.audit_s if is_default else request.time_limit
     return Budget(limit_s, request.max_runs, request.exitfirst, is_default=is_default)
 
 

@@ -9,7 +9,7 @@ from chaos.app.audit_options import Args, parse_options, split_arguments
 from chaos.app.field_rules import (
     NOT_NEGATIVE,
     Excludes,
-    ExcludesQueue,
+    ExcludesScriptRestart,
     HostAndPort,
     NamesLauncher,
     NeedsLauncher,
@@ -50,8 +50,8 @@ class AuditRequest(Request):
     explain: bool = True
     launcher: Launcher | None = None
     workers: Annotated[int | None, minimum(1)] = None
-    retries: Annotated[int | None, minimum(1), ExcludesQueue()] = None
-    restart: Annotated[Restart | None, ExcludesQueue()] = None
+    retries: Annotated[int | None, minimum(1), ExcludesScriptRestart()] = None
+    restart: Annotated[Restart | None, ExcludesScriptRestart()] = None
     restart_args: Annotated[
         tuple[str, ...] | None,
         Excludes(
@@ -60,7 +60,7 @@ class AuditRequest(Request):
             "Leave out {restart:launcher}.",
             values=("launcher",),
         ),
-        ExcludesQueue(),
+        ExcludesScriptRestart(),
     ] = None
     nodes: Annotated[
         NodeRange | None,

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args, get_origin, get
 
 from chaos.errors import RequestError, UsageError
 from chaos.model.launcher import LAUNCHER_FACTS
-from chaos.model.launcher_facts import LauncherFacts
+from chaos.model.launcher_policy import LauncherPolicy
 from chaos.model.plan import PlanBackend
 
 
@@ -36,7 +36,7 @@ class FieldUses(NamedTuple):
     """All fields of a request; its launcher, once it is known."""
 
     fields: Mapping[str, Field]
-    launcher: LauncherFacts | None = None
+    launcher: LauncherPolicy | None = None
 
 
 class FieldRule(Protocol):
@@ -61,7 +61,7 @@ class Request:
     def __post_init__(self) -> None:
         self.validate()
 
-    def validate(self, launcher: LauncherFacts | None = None) -> None:
+    def validate(self, launcher: LauncherPolicy | None = None) -> None:
         """Raise `RequestError` for a field that breaks a rule; for those of launchers, with it."""
         check_fields(FieldUses(self.list_fields(), launcher))
 
@@ -192,7 +192,7 @@ class NeedsLauncher(NamedTuple):
     reason: str = ""
 
     def find_error(self, field: Field, uses: FieldUses) -> RequestError | None:
-        takers = [facts for facts in LAUNCHER_FACTS.values() if field.name in facts.audit_fields]
+        takers = [facts for facts in LAUNCHER_FACTS.values() if field.name in facts.fields.audit]
         if uses.launcher is None or not field.is_given or uses.launcher in takers:
             return None
         return _build_launcher_error(field, takers[0], uses.launcher, reason=self.reason)
@@ -209,31 +209,27 @@ class NamesLauncher(NamedTuple):
         )
 
 
-class ExcludesQueue(NamedTuple):
-    """It is for jobs that no queue starts again."""
+class ExcludesScriptRestart(NamedTuple):
+    """It is for jobs whose scripts do not say themselves how they begin again."""
 
     def find_error(self, field: Field, uses: FieldUses) -> RequestError | None:
-        if uses.launcher is None or not field.is_given or uses.launcher.lacks_feature("queue"):
+        rules = None if uses.launcher is None else uses.launcher.fields
+        if rules is None or not field.is_given or not rules.restart_refusal:
             return None
-        return RequestError(
-            "a script for sbatch is started again by Slurm, if it was requeued",
-            "Leave it out: the script's own lines say how it begins again.",
-            field=field.name,
-        )
+        return RequestError(rules.restart_refusal, rules.restart_hint, field=field.name)
 
 
 def _build_launcher_error(
-    field: Field, taker: LauncherFacts, facts: LauncherFacts, *, value: str = "", reason: str = ""
+    field: Field, taker: LauncherPolicy, facts: LauncherPolicy, *, value: str = "", reason: str = ""
 ) -> RequestError:
     """Return the error of a field, or of its value, that only other launchers take."""
     setting = f"{{{field.name}:{value}}}" if value else f"{{{field.name}}}"
     launcher = f"{{launcher:{taker.name}}}"
     suffix = f": {reason}" if reason else ""
+    condition = taker.words.need_condition or f"if {taker.name} starts the script"
     problem = f"{setting} is for scripts that {taker.name} starts{suffix}"
-    condition = f"if {taker.name} starts the script"
-    if "call" in taker.features:
-        problem = f"{setting} needs Ray Train, and {facts.name} starts this script"
-        condition = "if the script does call trainer.fit()"
+    if taker.words.need:
+        problem = f"{setting} {taker.words.need}, and {facts.name} starts this script"
     return RequestError(
         problem, f"Leave {setting} out; or, {condition}, add {launcher}.", field=field.name
     )

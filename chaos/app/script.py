@@ -13,7 +13,7 @@ from chaos.audit.plans import NodeRange
 from chaos.errors import MissingExtraError, OtherLauncherError, RequestError, UsageError
 from chaos.installation import build_install_command
 from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher
-from chaos.model.launcher_facts import LauncherFacts
+from chaos.model.launcher_policy import LauncherPolicy
 from chaos.model.objects import is_store_object, restore_object_name
 from chaos.model.plan import Confined, Plan, PlanBackend
 from chaos.run.clock import SystemClock, format_stamp
@@ -102,7 +102,7 @@ def _find_owner(file: Path) -> Launcher | None:
     return next(owners, None)
 
 
-def find_launcher_facts(request: Request, script: ModuleFile, launcher: Launcher) -> LauncherFacts:
+def find_launcher_facts(request: Request, script: ModuleFile, launcher: Launcher) -> LauncherPolicy:
     """Return the facts of a request's launcher.
 
     Raises `RequestError` for a field that this launcher does not take, and `MissingExtraError` for
@@ -121,7 +121,7 @@ def find_launcher_facts(request: Request, script: ModuleFile, launcher: Launcher
 
 def choose_backend(backend: PlanBackend, launcher: Launcher, announcer: Announcer) -> PlanBackend:
     """Return the backend of a job: real processes if a command's cannot be forked."""
-    if backend != "fork" or "call" in LAUNCHER_FACTS[launcher].features:
+    if backend != "fork":
         return backend
     if (reason := LAUNCHER_FACTS[launcher].why_not_forked(os.environ)) is None:
         return backend

@@ -89,7 +89,7 @@ class CleanResult:
     @property
     def run_s(self) -> float:
         """The time of a run, with a wait for the next attempt."""
-        return self.work_s + self.profile.facts.requeue_s
+        return self.work_s + self.profile.facts.times.requeue_s
 
     @property
     def is_self_contained(self) -> bool:
@@ -452,7 +452,7 @@ class _ComparedStarts:
     @property
     def counts_steps(self) -> bool:
         """Whether no report ends an epoch, so that steps are counted where saves do not fit."""
-        return self.plan.job.launcher_facts.lacks_feature("reports")
+        return not self.plan.job.launcher_facts.has_reports
 
     @property
     def differing_files(self) -> Mapping[str, Sequence[str]]:

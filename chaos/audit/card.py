@@ -19,7 +19,7 @@ from chaos.audit.site_category import CATEGORY_ORDERS, Question, SiteCategory
 from chaos.model.arguments import Arguments
 from chaos.model.expect import Acceptable, Sampling
 from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher
-from chaos.model.launcher_facts import LauncherFacts
+from chaos.model.launcher_policy import LauncherPolicy
 from chaos.model.severity import Severity, find_worst_severity
 from chaos.record import Record
 from chaos.wording import join_names, plural
@@ -57,7 +57,7 @@ class AuditedJob(Record):
     sees: tuple[str, ...] = ("losses",)
 
     @property
-    def facts(self) -> LauncherFacts:
+    def facts(self) -> LauncherPolicy:
         return LAUNCHER_FACTS[self.launcher]
 
 
@@ -219,7 +219,7 @@ class Card(Record):
     def keeps_nothing(self) -> bool:
         """Whether all that the job saved was seen to be gone where it restarted."""
         job, keeps_flags = self.job, [run.keeps for run in self.runs if run.keeps is not None]
-        is_rays = bool(job.saved) and not job.facts.lacks_feature("reports")
+        is_rays = bool(job.saved) and job.facts.has_reports
         return bool(keeps_flags) and not any(keeps_flags) and not is_rays
 
     @property

@@ -45,7 +45,7 @@ def find_replaced_settings(
             continue
         audit_value = _AUDIT_VALUES.get(name, profile.settings.get(name, "as an audit needs it"))
         yield ReplacedSetting(name=name, before=str(script_value), now=str(audit_value))
-    if not by_command and not profile.facts.lacks_feature("budget"):
+    if not by_command and profile.facts.retries.budgets:
         yield from _find_raised_retries(profile, places)
 
 
@@ -236,7 +236,7 @@ def _build_job(clean: CleanResult) -> AuditedJob:
         for rank in profile.ranks
     ]
     epoch_count, saved_count = len(profile.epochs), len(profile.saved_epochs)
-    if profile.facts.lacks_feature("reports"):
+    if not profile.has_reports:
         epoch_count, saved_count = (
             len({epoch for epoch, _ in profile.steps}),
             len(profile.script_saves),

@@ -86,7 +86,7 @@ def _can_join(place: FaultSite, chain: Sequence[FaultSite], profile: JobProfile)
     """Return whether a place can share a run with those of a chain."""
     if not (can_share(place) and all(map(can_share, chain))):
         return False
-    has_spares = not profile.facts.restarts_on_another_node
+    has_spares = not profile.facts.nodes.restarts_elsewhere
     if has_spares and _loses_node(place) and any(map(_loses_node, chain)):
         return False
     ordered_places = sorted((*chain, place), key=lambda member: member.order)

@@ -31,9 +31,8 @@ def find_retries(
     if requested_count is not None:
         retries = Retries(source="asked", count=requested_count)
         return replace(clean, profile=replace(profile, retries=requested_count)), retries
-    if profile.facts.lacks_feature("call"):
-        is_queued = not profile.facts.lacks_feature("queue")
-        return clean, Retries(source="queue" if is_queued else "assumed")
+    if (source := profile.facts.retries.source) is not None:
+        return clean, Retries(source=source)
     if profile.find_setting("max_failures") != 0:
         return clean, Retries(source="settings")
     places = order_places(choose_fault_sites(profile, seed=seed), profile).all_places
@@ -66,14 +65,12 @@ def find_retries(
 def _set_command_retries(clean: CleanResult, count: int) -> tuple[CleanResult, Retries]:
     """Return the retries of a command that is started once more; Ray Train's own come before."""
     words = mask_words(build_command_line(clean.plan.job.restart_args))
-    script_retries = (
-        clean.profile.find_setting("max_failures") if "call" in clean.profile.facts.features else 0
-    )
+    script_retries = clean.profile.find_setting("max_failures")
     retries = Retries(
         source="command",
         count=count,
         words=tuple(map(str, words)),
-        waits_for_save=bool(words) and clean.profile.facts.lacks_feature("reports"),
+        waits_for_save=bool(words) and clean.profile.facts.script.restart_args_wait,
         before=script_retries if isinstance(script_retries, int) else 0,
     )
     return replace(clean, profile=replace(clean.profile, retries=count)), retries

@@ -32,7 +32,8 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, find_launcher
-from chaos.model.launcher_facts import LauncherFacts, Restart
+from chaos.model.launcher_facts import Restart
+from chaos.model.launcher_policy import LauncherPolicy
 from chaos.model.places import START, EpochRank, RankName, TrainingPlace
 from chaos.model.plan import Plan
 from chaos.model.scenario import Tier
@@ -172,7 +173,7 @@ class JobProfile:
     most_faults: int | None = None
 
     @property
-    def facts(self) -> LauncherFacts:
+    def facts(self) -> LauncherPolicy:
         return LAUNCHER_FACTS[self.launcher].apply_restart(self.restart)
 
     def exclude_node_losses(self) -> Self:
@@ -211,6 +212,11 @@ class JobProfile:
     def step_place_count(self) -> int:
         """The number of steps of all ranks together: each is a place."""
         return sum(self.steps.values())
+
+    @property
+    def has_reports(self) -> bool:
+        """Whether a report ends an epoch; else steps and the job's own saves count."""
+        return self.facts.has_reports
 
     @property
     def epoch_last(self) -> int:
@@ -313,7 +319,7 @@ def measure_job(
         remaining_s={epoch: (end_ns - at_ns) / 1e9 for epoch, at_ns in sorted(last_ns.items())},
         seconds=(history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0,
         settings=_find_settings(fit_call, facts, history) if fit_call else {},
-        remote_ranks=() if facts.has_spare_nodes else _find_remote_ranks(history),
+        remote_ranks=() if facts.nodes.has_spares else _find_remote_ranks(history),
         replaced=fit_call.original_settings if fit_call else {},
         script_saves=_find_rank_saves(saves),
         unwatched_saves=_find_unwatched_saves(history),
@@ -346,7 +352,7 @@ def intersect_profiles(runs: Sequence[JobProfile]) -> JobProfile:
     on the clock, and on a busy machine it is one.
     """
     first_run = runs[0]
-    if first_run.facts.lacks_feature("reports"):
+    if not first_run.has_reports:
         saves = tuple(p for p in first_run.saves if all(p in run.saves for run in runs))
         return replace(
             first_run,
@@ -383,17 +389,15 @@ def intersect_profiles(runs: Sequence[JobProfile]) -> JobProfile:
 
 
 def _find_settings(
-    fit_call: FitCalled, facts: LauncherFacts, history: History
+    fit_call: FitCalled, facts: LauncherPolicy, history: History
 ) -> Mapping[str, Any]:
     """Return the settings that are the job's: of a command, the number of workers alone.
 
     Where that was not known when it was called, it is the number of those that came.
     """
-    if "call" in facts.features:
-        return fit_call.settings
     groups = [len(event.workers) for _, event in history.select_events(WorkerGroupStarted)]
     worker_count = groups[-1] if groups else None
-    return {"num_workers": fit_call.settings.get("num_workers") or worker_count}
+    return facts.select_settings(fit_call.settings, worker_count)
 
 
 def _find_remote_ranks(history: History) -> tuple[int, ...]:

@@ -9,8 +9,6 @@ from chaos.audit.determinism import CleanRunComparison
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.site_category import (
     SITE_CATEGORIES,
-    UNREQUEUED_CATEGORIES,
-    find_needed_part,
     list_site_categories,
     needs_nodes,
 )
@@ -105,7 +103,7 @@ def note_resume_option(source: str, file_name: str, start_words: Iterable[object
 
 def _find_warnings(profile: JobProfile) -> Iterator[str]:
     if not profile.has_saves and not profile.unwatched_saves:
-        scope = ", for Ray or with `torch.save`" if "reports" in profile.facts.features else ""
+        scope = profile.facts.words.save_scope
         yield (
             f"the job saves no checkpoint that could be seen{scope}: unless it keeps "
             "its state in a database, a mapped file or on a server, every fault costs all the "
@@ -130,11 +128,9 @@ def _find_warnings(profile: JobProfile) -> Iterator[str]:
 
 
 def _find_remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) -> Iterator[str]:
-    if profile.saves and not profile.has_checkpoints and "reports" in profile.facts.features:
-        yield (
-            "the job reports no checkpoint to Ray, and keeps files of its own: what a fault costs "
-            "depends on what it reads back from them"
-        )
+    remark = profile.facts.words.own_saves_remark
+    if remark and profile.saves and not profile.has_checkpoints:
+        yield remark
     if unwatched_paths := dict.fromkeys(map(build_path_pattern, profile.unwatched_saves)):
         yield (
             f"saved by a process that the job starts itself: {_list_some([*unwatched_paths])}. "
@@ -178,30 +174,14 @@ def _describe_omissions(profile: JobProfile) -> Iterator[str]:
     """Yield in words the places that the job's launcher does not have."""
     facts = profile.facts
     omitted_groups = [
-        group
-        for group in list_site_categories(facts)
-        if facts.lacks_feature(find_needed_part(group))
+        group for group in list_site_categories(facts) if group in facts.sites.unavailable
     ]
     if omitted_groups:
         yield f"not tried, since it needs Ray Train: {'; '.join(omitted_groups)}"
-    if not facts.lacks_feature("queue"):
-        yield from _describe_queue_omissions(profile)
-    elif not facts.replaces_lost_nodes:
-        node_groups = "; ".join(group for group in SITE_CATEGORIES if needs_nodes(group))
-        yield (
-            "no fault takes the node that hosts the rendezvous, that of rank 0: torchelastic does "
-            "not survive its loss, whatever the job does; nor is one injected at the last step of "
-            "training, for no agent whose workers have ended starts them again"
-            if profile.remote_ranks
-            else f"not tried, since the job has one node: {node_groups}; --nodes 2 gives it two, "
-            "and with --restart command its command is started again on another"
-        )
-
-
-def _describe_queue_omissions(profile: JobProfile) -> Iterator[str]:
-    if not profile.remote_ranks:
-        yield "not tried, since the script asks for one node: node lost"
-    yield f"not tried, since Slurm starts no failed job again: {'; '.join(UNREQUEUED_CATEGORIES)}"
+    yield from facts.describe_untried_sites(
+        tuple(group for group in SITE_CATEGORIES if needs_nodes(group)),
+        has_remote_ranks=bool(profile.remote_ranks),
+    )
 
 
 def _describe_tiers(profile: JobProfile) -> Iterator[str]:
@@ -221,13 +201,8 @@ def _describe_tiers(profile: JobProfile) -> Iterator[str]:
 
 def note_missing_grace(profile: JobProfile) -> tuple[Note, ...]:
     """Return the note on a job that is preempted, and given no time before its end."""
-    if profile.facts.lacks_feature("queue") or profile.grace_s:
-        return ()
-    text = (
-        "it is preempted without a grace, as in a partition that has no GraceTime; --grace 30s "
-        "tries one that has: Slurm then requeues no job that ends within it"
-    )
-    return (note(text),)
+    text = profile.facts.words.missing_grace
+    return (note(text),) if text and not profile.grace_s else ()
 
 
 def note_hash_seed(difference: str) -> Note:
@@ -246,15 +221,9 @@ def note_clock_reports(
     """Yield the note on a job that reports, or saves, at other steps in every run."""
     if not repetition.is_by_steps:
         return
-    events = "reports"
-    consequence = (
-        "faults are injected where every run comes by, which is among its first "
-        f"{plural(len(shared_profile.epochs), 'report')}"
+    events, consequence = plan.job.launcher_facts.describe_clock_epochs(
+        plural(len(shared_profile.epochs), "report"), plan.job.epoch_steps
     )
-    if plan.job.launcher_facts.lacks_feature("reports"):
-        steps = plan.job.epoch_steps
-        length = f"{steps} each (--epoch-steps {steps})" if steps else "as the job declares"
-        events, consequence = "saves", f"its epochs are counted by steps, {length}"
     yield note(
         f"the job {events} by the clock ({repetition.reports_apart}): its losses, inputs and "
         "state are compared step by step; its metrics, the files that it saves, which of "
@@ -304,20 +273,10 @@ def note_side_effects(history: History) -> list[Note]:
     ]
     left_paths = [write.path for write in writes if not write.removed]
     trainer = next((call.trainer for _, call in history.select_events(FitCalled)), None)
-    if saved_paths and LAUNCHER_FACTS[find_launcher(trainer)].lacks_feature("reports"):
-        text = (
-            f"the job saves {_list_some(saved_paths)}. What it made there was removed after "
-            "each run, so that "
-            "the next begins anew"
-        )
-        side_notes.append(note(text))
-    elif saved_paths:
-        text = (
-            f"the job saves by absolute paths: {_list_some(saved_paths)}. What it made there "
-            "was removed after "
-            "each run; give it a path of the run's, or two trainings overwrite each other's files"
-        )
-        side_notes.append(warning(text))
+    if saved_paths:
+        facts = LAUNCHER_FACTS[find_launcher(trainer)]
+        text, is_warning = facts.describe_saves_outside(_list_some(saved_paths))
+        side_notes.append(warning(text) if is_warning else note(text))
     if left_paths:
         side_notes.append(note(f"the job also wrote, and it was left: {_list_some(left_paths)}"))
     return side_notes + [

@@ -264,8 +264,7 @@ def _list_cause_parts(cause: CauseSection, card: Card) -> Iterator[ReportPart]:
     ]
     if finding.elsewhere:
         lines.append(ReportLine("calm", "on Ray", finding.elsewhere))
-    elif "cluster" in card.job.facts.features and card.backend != "ray":
-        text = "not tried on a Ray cluster: the command starts one on this machine"
+    elif card.backend != "ray" and (text := card.job.facts.words.untried_cluster):
         lines.append(ReportLine("calm", "on Ray", text, media=["page"]))
     yield LabelledLines(lines)
     yield SourceLines(finding.lines)
@@ -314,8 +313,7 @@ def _list_place_sections(card: Card, heatmap: "Chart") -> Iterator[Section]:
     table = Section([ResultTable(columns, rows, range(1, 5))], summary="By place")
     yield Section([lead, table], heading="Cost of a restart", name="cost", media=["page"])
     if len(card.save_steps) > 1:
-        act = "the job was requeued where a rank" if card.job.facts.restarts_by_requeue else ""
-        act = act or "a rank was killed where it"
+        act = card.job.facts.words.interrupted_save
         lead = Paragraph(f"the longest save of the clean run. {act} had come this far", "quiet")
         steps = [
             (Cell(step.name, is_code=True), str(step.tried), _build_count(step.wrong, "bad"))

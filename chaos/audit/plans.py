@@ -46,7 +46,7 @@ def parse_launcher_args(launcher: Launcher, words: Sequence[str]) -> Arguments:
     """Return the same, but with a launcher that keeps their spelling only if that is restored."""
     args = parse_args(words)
     is_changed = [*build_command_line(args)] != [*words]
-    return tuple(words) if is_changed and LAUNCHER_FACTS[launcher].keeps_spelling else args
+    return tuple(words) if is_changed and LAUNCHER_FACTS[launcher].script.keeps_spelling else args
 
 
 def _is_option(word: str) -> bool:
@@ -83,8 +83,6 @@ ONE_NODE = NodeRange(1, 1)
 # Of a clean run, about which nothing is known yet; how long those with faults may take follows from
 # the time that it took.
 CLEAN_RUN_S = 600.0
-# As many as a script for a queue may ask for; it is not held to them.
-CPUS_OF_A_NODE = 128
 # The length of an elastic job's `num_workers=(min, max)`.
 RANGE = 2
 
@@ -108,7 +106,7 @@ def build_base_plan(
     path = Path(normpath(cwd / file))
     if not path.is_file():
         raise UsageError("there is no such script", "Check the path.", location=str(file))
-    count = workers or LAUNCHER_FACTS[DEFAULT_LAUNCHER].default_workers
+    count = workers or LAUNCHER_FACTS[DEFAULT_LAUNCHER].workers.default_count
     name = module or path.stem
     code: dict[str, Any] = {"module": module} if module else {"script": str(path)}
     return Plan(
@@ -140,7 +138,7 @@ def set_launcher(
     `nodes`: the fewest and the most, each with an agent that has as many ranks. Raises `UsageError`
     if they cannot have as many ranks each.
     """
-    if "call" in LAUNCHER_FACTS[launcher].features:
+    if launcher == plan.job.launcher:
         return plan
     fewest_nodes, most_nodes = nodes
     workers = max(plan.job.workers, most_nodes)
@@ -158,8 +156,7 @@ def set_launcher(
         "min_workers": None if fewest_nodes == most_nodes else fewest_nodes * workers // most_nodes,
     }
     job = plan.job.model_copy(update=job_update)
-    cpus = 1 if LAUNCHER_FACTS[launcher].lacks_feature("queue") else CPUS_OF_A_NODE
-    shape = Shape(nodes=most_nodes, cpus_per_node=cpus)
+    shape = Shape(nodes=most_nodes, cpus_per_node=LAUNCHER_FACTS[launcher].nodes.cpus)
     return plan.replace(job=job, backend=backend, shape=shape)
 
 
@@ -188,7 +185,7 @@ def set_script_workers(plan: Plan, profile: JobProfile, *, keeps_count: bool = F
     ):
         return plan
     job = plan.job.replace(workers=most_workers, min_workers=fewest_workers)
-    if not plan.job.launcher_facts.has_spare_nodes:
+    if not plan.job.launcher_facts.nodes.has_spares:
         return plan.replace(job=job)
     shape = plan.shape.replace(nodes=most_workers + 1)
     return plan.replace(job=job, shape=shape)
@@ -227,8 +224,10 @@ def build_fault_plan(base: Plan, place: FaultSite, profile: JobProfile) -> Plan:
     # Each further restart takes at most a start and an epoch more.
     run_s = (RUN_TIMES - 1 + len(place.ops)) * profile.seconds + RUN_EXTRA_S
     facts = base.job.launcher_facts
-    failure = None if facts.lacks_feature("budget") else choose_retry_budget(place, profile)
-    run_s += (facts.meeting_s if profile.remote_ranks else facts.shutdown_s) * len(place.ops)
+    failure = choose_retry_budget(place, profile) if facts.retries.budgets else None
+    run_s += (facts.times.meeting_s if profile.remote_ranks else facts.times.shutdown_s) * len(
+        place.ops
+    )
     return base.replace(
         scenario=f"{place.group}: {place.name}",
         job=base.job.replace(failure=failure),
@@ -249,7 +248,7 @@ def move_to_ray(plan: Plan) -> Plan:
 
 def _choose_shape(base: Plan, place: FaultSite) -> Shape:
     """Return the nodes: without a spare if the job is to continue with fewer workers."""
-    if place.group != "fewer workers after it" or not base.job.launcher_facts.has_spare_nodes:
+    if place.group != "fewer workers after it" or not base.job.launcher_facts.nodes.has_spares:
         return base.shape
     return base.shape.replace(nodes=-(-base.job.workers // base.shape.cpus_per_node))
 

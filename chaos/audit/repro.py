@@ -12,7 +12,7 @@ from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.launch.backends import open_backend
 from chaos.model.history import JournalEntry
-from chaos.model.launcher_facts import LauncherFacts
+from chaos.model.launcher_policy import LauncherPolicy
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.plan.make import make_plan
@@ -77,11 +77,9 @@ def confirm_finding(
     return Confirmation(state=state, headline=verdict.headline)
 
 
-def select_confirm(is_requested: bool, facts: LauncherFacts, reports: Path) -> Confirmer | None:  # noqa: FBT001
+def select_confirm(is_requested: bool, facts: LauncherPolicy, reports: Path) -> Confirmer | None:  # noqa: FBT001
     """Return `_confirm_on_ray` for a job that a cluster can run, if that is asked for."""
-    return (
-        partial(_confirm_on_ray, reports) if is_requested and "cluster" in facts.features else None
-    )
+    return partial(_confirm_on_ray, reports) if is_requested and facts.has_cluster else None
 
 
 def _confirm_on_ray(reports: Path, plan: Plan, *, show: ShowEntries) -> Verdict:

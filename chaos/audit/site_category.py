@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
 from chaos.errors import RequestError
-from chaos.faults.world import LauncherFeature
-from chaos.model.launcher_facts import LauncherFacts
+from chaos.model.launcher_policy import LauncherPolicy
 
 SiteCategory: TypeAlias = Literal[
     "before the first commit",
@@ -40,13 +39,6 @@ PUT_ANSWER_LOST: SiteCategory = "answer of a put lost"
 SEVERAL_FAULTS: SiteCategory = "several times in a run"
 PREEMPTED_AT_ONCE: SiteCategory = "preempted at once"
 NODE_LOST: SiteCategory = "node lost"
-# The fault alone ends no attempt, or ends it just as an ordinary exception in the job would; Slurm
-# does not restart that.
-UNREQUEUED_CATEGORIES: tuple[SiteCategory, ...] = (
-    "loader process lost",
-    "save fails beside training",
-    PUT_ANSWER_LOST,
-)
 # Each of their places takes several retries.
 SEVERAL_RETRIES_CATEGORIES: tuple[SiteCategory, ...] = (
     "twice in one epoch",
@@ -86,20 +78,6 @@ _KIND_BY_CATEGORY: Mapping[SiteCategory, FaultKind] = {
     "upload begins": "killed in a save or upload",
     "upload ends": "killed in a save or upload",
 }
-# Of a job that Slurm starts again if it was requeued, and not if it failed.
-_REQUEUE_KINDS: Mapping[FaultKind, FaultKind] = {
-    "worker killed": "job requeued",
-    "killed in a recovery": "requeued in a recovery",
-    "killed inside a load": "requeued inside a load",
-    "killed in a save or upload": "requeued in a save",
-}
-
-_REPORT_CATEGORIES: tuple[SiteCategory, ...] = (
-    "upload begins",
-    "upload ends",
-    "after report, before commit",
-    "just after commit",
-)
 # One group, which is named after what a launcher's restart continues from.
 _INITIAL_GROUPS: tuple[SiteCategory, SiteCategory] = (
     "before the first commit",
@@ -144,32 +122,22 @@ CATEGORY_ORDERS: Mapping[Question, tuple[SiteCategory, ...]] = {
 }
 
 
-def find_initial_category(facts: LauncherFacts) -> SiteCategory:
+def find_initial_category(facts: LauncherPolicy) -> SiteCategory:
     """Return the group of the places before there is anything to continue from."""
-    return _INITIAL_GROUPS[0] if "reports" in facts.features else _INITIAL_GROUPS[1]
+    return next(group for group in _INITIAL_GROUPS if group == facts.sites.initial)
 
 
-def list_site_categories(facts: LauncherFacts) -> tuple[SiteCategory, ...]:
+def list_site_categories(facts: LauncherPolicy) -> tuple[SiteCategory, ...]:
     """Return the groups of a launcher's jobs, and those that are left out by name."""
-    initial_group = find_initial_category(facts)
-    excluded_groups = {*_INITIAL_GROUPS} - {initial_group} | (
-        {*_QUEUE_CATEGORIES} if facts.lacks_feature("queue") else set()
-    )
+    excluded_groups = {*_INITIAL_GROUPS} - {find_initial_category(facts)} | {
+        group for group in _QUEUE_CATEGORIES if group in facts.sites.unavailable
+    }
     return tuple(group for group in SITE_CATEGORIES if group not in excluded_groups)
 
 
-def find_needed_part(group: SiteCategory) -> LauncherFeature | None:
-    """Return what such places need of a launcher; None if every job may have them."""
-    if group in _QUEUE_CATEGORIES:
-        return "queue"
-    return "reports" if group in _REPORT_CATEGORIES else None
-
-
-def is_available(group: SiteCategory, facts: LauncherFacts) -> bool:
+def is_available(group: SiteCategory, facts: LauncherPolicy) -> bool:
     """Return whether a launcher's jobs may have such places, and should outlive a fault there."""
-    if facts.lacks_feature(find_needed_part(group)):
-        return False
-    return group not in UNREQUEUED_CATEGORIES or not facts.restarts_by_requeue
+    return group not in facts.sites.unavailable and group not in facts.sites.unrestarted
 
 
 def needs_nodes(group: SiteCategory) -> bool:
@@ -177,14 +145,14 @@ def needs_nodes(group: SiteCategory) -> bool:
     return group in _NODE_CATEGORIES
 
 
-def find_kind(group: SiteCategory, facts: LauncherFacts) -> FaultKind:
+def find_kind(group: SiteCategory, facts: LauncherPolicy) -> FaultKind:
     """Return the kind of fault that a group of a launcher's jobs is counted under."""
     kind = _KIND_BY_CATEGORY.get(group, "worker killed")
-    is_requeued = facts.restarts_by_requeue
-    return _REQUEUE_KINDS.get(kind, kind) if is_requeued else kind
+    name = facts.sites.kinds.get(kind, kind)
+    return next(kind for kind in FAULT_KINDS if kind == name)
 
 
-def list_kinds(facts: LauncherFacts) -> tuple[FaultKind, ...]:
+def list_kinds(facts: LauncherPolicy) -> tuple[FaultKind, ...]:
     """Return the kinds of the groups of a launcher's jobs."""
     kinds = {
         find_kind(group, facts)

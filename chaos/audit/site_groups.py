@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.site_category import (
@@ -210,7 +210,7 @@ def build_place_groups(profile: JobProfile, *, seed: int) -> tuple[SiteGroup, ..
     groups = [group for group in groups if is_available(group.category, profile.facts)]
     if (fault_limit := profile.most_faults) is not None:
         groups = [group for group in groups if len(group.make_ops(0)) <= fault_limit]
-    if not profile.remote_ranks or not profile.facts.lacks_feature("queue"):
+    if not profile.remote_ranks or profile.facts.nodes.restarts_ended_workers:
         return tuple(groups)
     return tuple(
         group for group in groups if not (group.size == 1 and _comes_too_late(group, profile))
@@ -333,7 +333,7 @@ def _build_preemptions(
 
     In the last epoch training may be over before the job has heard of it.
     """
-    if profile.facts.lacks_feature("queue"):
+    if not profile.facts.nodes.returns_preempted:
         return
     yield _build_single_group(
         PREEMPTED_AT_ONCE, (Op(index=0, at=trigger, preempt_node=PreemptNode(notice_s=0.0)),)
@@ -361,7 +361,7 @@ def _build_node_losses(
     yield _build_single_group("node lost", loss_ops)
     if profile.is_elastic:
         yield _build_single_group("fewer workers after it", loss_ops[:1])
-    if not profile.facts.lacks_feature("queue"):
+    if profile.facts.nodes.returns_preempted:
         return
     if (notice_s := _choose_notice_s(profile.remaining_s.get(epoch, 0.0))) is not None:
         notice = Op(index=0, at=trigger, preempt_node=PreemptNode(notice_s=notice_s))
@@ -512,9 +512,9 @@ def _build_single_group(group: SiteCategory, ops: tuple[Op, ...]) -> SiteGroup:
 
 def _build_ending_ops(profile: JobProfile, *triggers: Trigger) -> tuple[Op, ...]:
     """Return ops that end an attempt each, after which the launcher begins another by itself."""
-    name = profile.facts.ending_fault
-    fault = FAULTS[name]()
-    return tuple(Op(index=n, at=trigger, **{name: fault}) for n, trigger in enumerate(triggers))
+    name = profile.facts.sites.ending_fault
+    fault: dict[str, Any] = {name: FAULTS[name]()}
+    return tuple(Op(index=n, at=trigger, **fault) for n, trigger in enumerate(triggers))
 
 
 def _describe_ops(ops: tuple[Op, ...]) -> str:

@@ -15,9 +15,7 @@ from chaos.audit.site_category import (
     SEVERAL_FAULTS,
     SEVERAL_RETRIES_CATEGORIES,
     SITE_CATEGORIES,
-    UNREQUEUED_CATEGORIES,
     SiteCategory,
-    find_needed_part,
     list_site_categories,
     needs_nodes,
 )
@@ -209,22 +207,12 @@ def _explain_omission(group: SiteCategory, profile: JobProfile) -> str:
     if profile.most_faults is not None and group in SEVERAL_RETRIES_CATEGORIES:
         faults = plural(profile.most_faults, "fault")
         return f"as it is configured, the script begins again after {faults}, and it needs more"
-    if profile.facts.lacks_feature(find_needed_part(group)):
-        return "it needs Ray Train"
-    return _explain_no_node(group, profile) or _explain_no_place(group, profile)
-
-
-def _explain_no_node(group: SiteCategory, profile: JobProfile) -> str | None:
-    """Return why the job has no places that take a node; None for a group that takes none."""
-    if not profile.facts.lacks_feature("queue"):
-        return _QUEUE_OMISSION_REASONS.get(group)
-    if profile.facts.restarts_on_another_node and group == "fewer workers after it":
-        return "each start of the command has as many ranks"
-    if needs_nodes(group) and not (profile.remote_ranks or profile.facts.replaces_lost_nodes):
-        return "the job has one node; --nodes 2 gives it two"
-    if group == "fewer workers after it" and not profile.facts.replaces_lost_nodes:
-        return "the job has a fixed number of nodes; --nodes 1:2 lets it go on with one"
-    return None
+    if (reason := profile.facts.sites.unavailable.get(group)) is not None:
+        return reason
+    node_reason = profile.facts.explain_missing_node(
+        group, needs_node=needs_nodes(group), has_remote_ranks=bool(profile.remote_ranks)
+    )
+    return node_reason or _explain_no_place(group, profile)
 
 
 def _explain_no_place(group: SiteCategory, profile: JobProfile) -> str:
@@ -245,12 +233,6 @@ def _explain_no_place(group: SiteCategory, profile: JobProfile) -> str:
     return f"the job has {plural(epochs, 'epoch')} of up to {plural(longest_epoch, 'step')}"
 
 
-_QUEUE_OMISSION_REASONS: Mapping[SiteCategory, str] = {
-    **dict.fromkeys(UNREQUEUED_CATEGORIES, "Slurm starts no failed job again"),
-    "notice before the loss": "no grace is given: --grace names the partition's GraceTime",
-    "fewer workers after it": "each start of the job has as many nodes",
-    "node lost": "the script asks for one node",
-}
 _OMISSION_REASONS: Mapping[SiteCategory, str] = {
     "during validation": "the model that trains was not seen to be called in evaluation mode",
     "inside a save": "no file was seen to be written, renamed, linked or removed in training",

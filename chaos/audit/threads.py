@@ -62,5 +62,5 @@ class ThreadLimit:
 
 def _leaves_threads(plan: Plan) -> bool:
     """Return whether the job's launcher leaves the number of threads alone."""
-    leaves = plan.job.launcher_facts.leaves_threads
+    leaves = plan.job.launcher_facts.script.leaves_threads
     return leaves == "yes" or (leaves == "of one rank" and plan.job.workers == 1)

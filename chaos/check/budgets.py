@@ -80,7 +80,9 @@ def check_retry_budget(analysis: RunAnalysis) -> CheckResult:
         budget: len(charge_table.select_charges(budget)) for budget in (*SETTINGS, "controller")
     }
     facts = analysis.plan.job.launcher_facts
-    charge_texts = [plural(counts[budget], budget.removesuffix("s")) for budget in facts.budgets]
+    charge_texts = [
+        plural(counts[budget], budget.removesuffix("s")) for budget in facts.retries.budgets
+    ]
     return conclude(
         RETRY_BUDGET,
         anomalies=anomalies,
@@ -147,7 +149,7 @@ class _ChargeTable:
 
     def __init__(self, analysis: RunAnalysis) -> None:
         self.analysis = analysis
-        self.settings = analysis.plan.job.launcher_facts.settings
+        self.settings = analysis.plan.job.launcher_facts.retries.settings
         orphaned_decisions = set(_find_orphaned_decisions(analysis))
         self.decisions = [
             (number, event)
@@ -223,7 +225,7 @@ class _ChargeTable:
     def _select_budget(self, injection: Injection) -> Budget | None:
         # With its one node an agent of torchrun's is gone, which alone counts its restarts.
         facts = self.analysis.plan.job.launcher_facts
-        is_agent_count = facts.counted_by == "each agent" and facts.restarts_on_another_node
+        is_agent_count = facts.retries.counted_by == "each agent" and facts.nodes.restarts_elsewhere
         return None if is_agent_count and injection.op.fault.lost_node_count else injection.budget
 
     def _has_announced_loss(self, attempt: int) -> bool:
@@ -261,7 +263,7 @@ class _ChargeTable:
 
     def _find_setting(self, event: FailureDecided) -> str | None:
         """Return the setting that limits a budget; None of a command, whose ends chaos counts."""
-        if self.analysis.plan.job.launcher_facts.counted_by == "chaos":
+        if self.analysis.plan.job.launcher_facts.retries.counted_by == "chaos":
             return None
         return self.settings[event.charged]
 
@@ -294,7 +296,7 @@ class _ChargeTable:
         # An agent of torchrun's that has lost the rendezvous, or waits in vain, raises at once.
         is_agent_failure = (
             fit_error is not None
-            and LAUNCHER_FACTS[fit_error[1].launcher].counted_by == "each agent"
+            and LAUNCHER_FACTS[fit_error[1].launcher].retries.counted_by == "each agent"
         )
         abandoned_attempts = {attempts[-1].index} if is_agent_failure and attempts else set()
         return self._find_resized_attempts() | self.analysis.join_attempts | abandoned_attempts
@@ -555,7 +557,7 @@ def find_charges(analysis: RunAnalysis) -> Iterator[Charge]:
     fit_calls = list(analysis.history.select_events(FitCalled))
     spent_counts: Counter[tuple[str, str | None]] = Counter()
     limits = _find_budget_limits(analysis, None)
-    is_chaos_count = analysis.plan.job.launcher_facts.counted_by == "chaos"
+    is_chaos_count = analysis.plan.job.launcher_facts.retries.counted_by == "chaos"
     for number, event in analysis.history.select_events(FailureDecided):
         while fit_calls and fit_calls[0][0] < number:
             if not is_chaos_count:
@@ -564,7 +566,7 @@ def find_charges(analysis: RunAnalysis) -> Iterator[Charge]:
         if event.decision != "NOOP" and event.charged in SETTINGS:
             charge_key = event.charged, event.node_id
             spent_counts[charge_key] += 1
-            setting = analysis.plan.job.launcher_facts.settings[event.charged]
+            setting = analysis.plan.job.launcher_facts.retries.settings[event.charged]
             yield Charge(number, event, spent_counts[charge_key], limits[event.charged], setting)
 
 

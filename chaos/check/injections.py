@@ -168,7 +168,9 @@ def build_injections(
             node_id = invocations[0][1].node_id if invocations else ""
             is_reclaimed = node_id in announced_nodes
             is_announced = op.index in deadlines if is_reclaimed else op.fault.is_announced
-            is_preemption = is_announced and "preemptions" in plan.job.launcher_facts.budgets
+            is_preemption = (
+                is_announced and "preemptions" in plan.job.launcher_facts.retries.budgets
+            )
             injection = Injection(
                 op=op,
                 is_reclaimed=is_reclaimed,

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from chaos.check import (
-    accounts,
     artifacts,
     batch,
     budgets,
@@ -119,7 +118,6 @@ NEEDS: Mapping[str, LauncherFeature] = {
     processes.BYSTANDERS: "cluster",
     processes.DRAIN: "cluster",
 }
-_MISSING_PART_REASONS = {budgets.RETRY_BUDGET: "it needs a launcher that counts restarts"}
 NO_OTHERS = ExternalChecks()
 
 
@@ -192,7 +190,7 @@ def _find_notes(analysis: RunAnalysis) -> Iterator[str]:
     yield from () if tables is None else find_data_warnings(tables.lineage)
     yield from artifacts.describe_harmless_differences(analysis)
     yield from _find_argument_notes(analysis)
-    yield from accounts.describe_job_starts(analysis)
+    yield from analysis.plan.job.launcher_facts.describe_starts(analysis)
     yield from filter(None, [analysis.run.ending.late_failure])
 
 
@@ -270,9 +268,8 @@ def _sort_by_cause(
 
 def _run_check(check: Check, analysis: RunAnalysis) -> CheckResult:
     facts = analysis.plan.job.launcher_facts
-    if facts.lacks_feature(NEEDS.get(check.NAME)):
-        reason = _MISSING_PART_REASONS.get(check.NAME, "it needs Ray Train")
-        return not_applicable(check.NAME, f"{reason}, and {facts.words.name} started the job")
+    if (need := facts.explain_missing(NEEDS.get(check.NAME))) is not None:
+        return not_applicable(check.NAME, f"it {need}, and {facts.words.name} started the job")
     if analysis.is_step_aligned and check.NAME in BY_REPORTS:
         return not_applicable(check.NAME, WHY_NOT)
     try:

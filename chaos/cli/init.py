@@ -104,16 +104,14 @@ def init(  # noqa: PLR0913 - one parameter per option
         console.print(Text(f"wrote {format_path(file.resolve())}"), soft_wrap=True)
     load_scenario(scenario)  # checks that the written scenario can be read
     command = ["chaos", "run", str(scenario)]
-    command += (
-        ["--backend", "fork"] if "cluster" in LAUNCHER_FACTS[launcher].features else []
-    )  # faster
+    command += LAUNCHER_FACTS[launcher].script.quick_options
     console.print(Text(f"try   {shlex.join(command)}"), soft_wrap=True)
 
 
 def _count_default_workers(script: ModuleFile, launcher: Launcher) -> int:
     """Return the number of ranks: one for a script that starts no other process to train with."""
     starts_ranks = find_launcher_evidence(script).spawn_location is not None
-    return LAUNCHER_FACTS[DEFAULT_LAUNCHER if starts_ranks else launcher].default_workers
+    return LAUNCHER_FACTS[DEFAULT_LAUNCHER if starts_ranks else launcher].workers.default_count
 
 
 def build_first_scenario(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from chaos.faults.order import Order
 
@@ -68,43 +68,6 @@ class HealableFault(Protocol):
 
     def heal(self, world: "World", target: Target) -> str:
         """Wait until it is time, undo the harm, and return in words how that went."""
-
-
-class JobQueue(Protocol):
-    """A queue that jobs wait in for nodes, as its operator sees it."""
-
-    def requeue(self, *, is_held: bool) -> None:
-        """End the job and put it back into the queue; where it is held, until `release`."""
-
-    def release(self) -> None:
-        """Release a held job, which waits for nodes again."""
-
-    def fail_prolog(self) -> None:
-        """Make the next prolog fail, once."""
-
-    def wait_for_drain(self, *, within_s: float) -> str | None:
-        """Return the node that is drained as its prolog failed, with the job held; None if late."""
-
-    def repair(self, node: str) -> None:
-        """Return a drained node to the queue."""
-
-    def suspend(self) -> None:
-        """Stop all processes of the job, which keeps its nodes."""
-
-    def resume(self) -> None:
-        """Resume a suspended job."""
-
-    def signal(self, name: str, *, to_batch: bool, within_s: float) -> bool:
-        """Send a signal to the job's steps, or to its batch shell alone; return whether it went."""
-
-    def reach_time_limit(self, *, within_s: float) -> bool:
-        """Shorten the job's time limit, and wait until the job is ended for it; return if it is."""
-
-    def stop_daemon(self) -> int:
-        """End the daemon that holds the queue, and wait for its end; return its pid."""
-
-    def start_daemon(self, *, within_s: float) -> int | None:
-        """Start it again with its saved state; return its pid once it answers, None if late."""
 
 
 class World(Protocol):
@@ -235,7 +198,7 @@ class World(Protocol):
     def thaw_driver(self) -> None:
         """Continue a frozen driver and its processes; those that have ended are left out."""
 
-    def queue(self) -> JobQueue:
+    def queue(self) -> Any:  # noqa: ANN401 - the launcher's own faults know its type
         """Return the queue that the run's job waits in for nodes."""
 
     def end_controller(self) -> int:

@@ -117,7 +117,7 @@ class LocalRun(LaunchedRun[Driver], Generic[Driver, World]):
         """Return whether the first save is there, or the job has trained on from its place."""
         file = self.directory.path / "saves" / FIRST_SAVE
         # Ray Train hands out what was committed, whatever the arguments are.
-        if not self.plan.job.launcher_facts.lacks_feature("reports") or not file.is_file():
+        if self.plan.job.launcher_facts.has_reports or not file.is_file():
             return True
         first_save = FirstSave.model_validate_json(file.read_bytes())
         path = os.path.join(self.plan.cwd, first_save.path)  # noqa: PTH118 - as the job names it

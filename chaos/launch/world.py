@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from chaos.faults.order import Order
-from chaos.faults.world import JobQueue, RefusedError, Target, WorkerRelease
+from chaos.faults.world import RefusedError, Target, WorkerRelease
 from chaos.launch.cluster_extension import MetadataService, load_cluster_extension
 from chaos.model.event import FailureDecided
 from chaos.model.plan import Plan
@@ -194,7 +194,7 @@ class RunWorld:
         del node_id
         return None
 
-    def queue(self) -> JobQueue:
+    def queue(self) -> Any:
         raise RefusedError("the job waits in no queue")
 
     def arm_storage(self, target: Target) -> None:

@@ -7,15 +7,14 @@ imported when something is asked of it.
 
 import re
 from collections.abc import Iterator, Mapping
-from importlib.metadata import EntryPoint
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from chaos.errors import UsageError
 from chaos.extension_modules import list_own_entry_points
 from chaos.installation import LAUNCHERS_GROUP
 from chaos.model.launcher_policy import LauncherPolicy
-from chaos.registry import Registry, list_launcher_entry_points, load_registry
+from chaos.registry import Registry, list_foreign_entry_points, load_registry
 
 #: The launcher of a scenario that names none.
 DEFAULT_LAUNCHER = "ray"
@@ -29,64 +28,44 @@ class LauncherTable(Mapping[str, LauncherPolicy]):
     """The installed launchers by name, each imported at its first use."""
 
     def __init__(self) -> None:
-        self._extension_points = {
-            point.name: point for point in list_own_entry_points(LAUNCHERS_GROUP)
-        }
-        own_names = (*_OWN_LAUNCHERS, *self._extension_points)
-        self._foreign_points = {
-            point.name: point
-            for point in list_launcher_entry_points()
-            if point.name not in own_names and _NAME.fullmatch(point.name)
-        }
-        self._names = (*own_names, *self._foreign_points)
-        self._loaded: dict[str, LauncherPolicy] = {}
+        points = list_own_entry_points(LAUNCHERS_GROUP)
+        self._places = _OWN_LAUNCHERS | {point.name: point.value for point in points}
+        foreign_names = (point.name for point in list_foreign_entry_points(LAUNCHERS_GROUP))
+        names = (*self._places, *filter(_NAME.fullmatch, foreign_names))
+        self._launchers: dict[str, LauncherPolicy | None] = dict.fromkeys(names)
 
     def __getitem__(self, name: str) -> LauncherPolicy:
-        if name not in self._loaded:
-            self._loaded[name] = self._load(name)
-        return self._loaded[name]
+        launcher = self._launchers[name]
+        if launcher is None:
+            launcher = self._launchers[name] = self._load(name)
+        return launcher
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._launchers)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._launchers)
 
     def is_foreign(self, name: str) -> bool:
         """Return whether a launcher is another package's."""
-        return name in self._foreign_points
+        return name not in self._places
+
+    def load_foreign(self) -> Registry:
+        """Return the launchers of other packages."""
+        return load_registry(
+            LAUNCHERS_GROUP, name_pattern=_NAME, taken_names=self._places, find_flaw=_find_flaw
+        )
 
     def _load(self, name: str) -> LauncherPolicy:
-        if name in _OWN_LAUNCHERS:
-            launcher: LauncherPolicy = resolve_name(_OWN_LAUNCHERS[name])
-            return launcher
-        if name in self._extension_points:
-            return _load_point(self._extension_points[name])
-        return self._load_foreign(self._foreign_points[name])
-
-    @staticmethod
-    def _load_foreign(point: EntryPoint) -> LauncherPolicy:
-        """Return another package's launcher; raises `UsageError` for what cannot be used."""
-        try:
-            launcher = _load_point(point)
-        except (Exception, SystemExit) as error:
-            problem = f"it cannot be loaded: {type(error).__name__}: {error}"
-            raise UsageError(_describe_problem(point, problem), _HINT) from error
-        if (flaw := _find_flaw(point.name, launcher)) is not None:
-            raise UsageError(_describe_problem(point, flaw), _HINT)
-        return launcher
-
-
-_HINT = "Mend the package or uninstall it."
-
-
-def _load_point(point: EntryPoint) -> LauncherPolicy:
-    launcher: LauncherPolicy = point.load()
-    return launcher
-
-
-def _describe_problem(point: EntryPoint, problem: str) -> str:
-    return f"the launcher {point.name} is registered as {point.value}: {problem}"
+        """Return a launcher; raises `UsageError` for one of another package that has a defect."""
+        if not self.is_foreign(name):
+            return cast("LauncherPolicy", resolve_name(self._places[name]))
+        registry = self.load_foreign()
+        for entry in registry.unusable:
+            if entry.name == name:
+                raise UsageError(str(entry), "Mend the package or uninstall it.")
+        (launcher,) = (entry.extension for entry in registry.usable if entry.name == name)
+        return cast("LauncherPolicy", launcher)
 
 
 def _find_flaw(name: str, launcher: object) -> str | None:
@@ -101,14 +80,6 @@ if TYPE_CHECKING:
     Launcher: TypeAlias = str
 else:  # the names are those of the installed launchers
     Launcher = Literal[tuple(LAUNCHER_FACTS)]
-
-
-def load_registered_launchers() -> Registry:
-    """Return the launchers that other packages have registered."""
-    own_names = [name for name in LAUNCHER_FACTS if not LAUNCHER_FACTS.is_foreign(name)]
-    return load_registry(
-        LAUNCHERS_GROUP, name_pattern=_NAME, taken_names=own_names, find_flaw=_find_flaw
-    )
 
 
 def find_launcher(name: object) -> Launcher:

@@ -4,6 +4,16 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class LauncherPrograms:
+    """The programs that a launcher needs beside Python packages."""
+
+    launcher: str
+    missing: tuple[str, ...]
+    #: the jobs that need it
+    use: str
+
+
+@dataclass(frozen=True)
 class Machine:
     """Plain values; sizes in GiB. A version is None where the package is not installed."""
 
@@ -13,8 +23,7 @@ class Machine:
     python: tuple[int, int]
     ray: str | None
     torch: str | None
-    #: the programs of a local Slurm that are missing
-    missing_slurm_programs: tuple[str, ...]
+    launchers: tuple[LauncherPrograms, ...]
     #: of chaos, by name
     extras: dict[str, str | None]
     cpus: int

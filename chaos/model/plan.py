@@ -121,7 +121,7 @@ class Plan(Record):
     def required_backend(self) -> BackendName | None:
         """The one backend that can show it; None: any. A cluster's nodes share this host's disk."""
         disk_backend: BackendName | None = (
-            "fork" if self.job.launcher_facts.has_spare_nodes else None
+            "fork" if self.job.launcher_facts.nodes.has_spares else None
         )
         needs_disks = self.storage or any(op.fault.needs_disks for op in self.ops)
         return self.job.needs_backend or (disk_backend if needs_disks else None)
@@ -129,12 +129,12 @@ class Plan(Record):
     @property
     def has_cluster(self) -> bool:
         """Whether it runs on a cluster, which may be one that chaos did not start."""
-        return self.backend != "fork" and "address" in self.job.launcher_facts.cluster_fields
+        return self.backend != "fork" and "address" in self.job.launcher_facts.fields.cluster
 
     @property
     def has_shared_queue(self) -> bool:
         """Whether the job waits for its nodes in a queue with others' jobs, which may take long."""
-        return self.shape.address is not None and not self.job.launcher_facts.lacks_feature("queue")
+        return self.job.launcher_facts.waits_in_queue(self.shape.address)
 
     def select_storage_ops(self, *, own_objects: bool) -> tuple[Op, ...]:
         """Return the faults of storage: of objects that the job puts itself, or of all else."""

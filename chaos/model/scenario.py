@@ -10,14 +10,13 @@ from typing import Literal, Self, TypeAlias, get_args
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from chaos.faults.base import PLATFORMS, Platform
-from chaos.faults.world import WHO_HAS
 from chaos.model.arguments import Arguments, merge_restart_args
 from chaos.model.draws import Lifetimes
 from chaos.model.expect import Expect
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher
-from chaos.model.launcher_facts import LauncherFacts, Restart
-from chaos.model.trigger import SAVE_MOMENTS, AtMoment, AtStart, AtState
+from chaos.model.launcher_facts import Restart
+from chaos.model.launcher_policy import LauncherPolicy
 from chaos.model.watch import Watch
 from chaos.record import Record
 
@@ -41,15 +40,6 @@ class Retention(Record):
 
 
 SOURCES = ("script", "module", "train_loop")  # the fields that name the code, one of which is given
-_NEEDS_RAY = "job.{} needs Ray Train, and job.launcher is {}"
-_JOB_FIELD_PROBLEMS = {
-    "train_loop": "job.launcher {1} starts a script: write job.script or job.module",
-    "epoch_steps": "job.epoch_steps is for jobs without Ray: with Ray Train a report ends an epoch",
-    "failure": "job.failure: {1} counts no restarts of a job",
-    "module": "job.launcher {1} starts a script for sbatch: write job.script",
-    "then": "job.then is a script for sbatch: it goes with `launcher: slurm`",
-    "array_task": "job.array_task is of a script for sbatch: it goes with `launcher: slurm`",
-}
 
 
 class Job(Record):
@@ -165,12 +155,7 @@ class Job(Record):
 
     @model_validator(mode="after")
     def _validate_launcher_fields(self) -> Self:
-        fields = type(self).model_fields
-        for name in self.launcher_facts.missing_job_fields:
-            if getattr(self, name) != fields[name].default:
-                raise ValueError(
-                    _JOB_FIELD_PROBLEMS.get(name, _NEEDS_RAY).format(name, self.launcher)
-                )
+        self.launcher_facts.check_job(self)
         return self
 
     @model_validator(mode="after")
@@ -189,7 +174,7 @@ class Job(Record):
         return self
 
     @property
-    def launcher_facts(self) -> LauncherFacts:
+    def launcher_facts(self) -> LauncherPolicy:
         return LAUNCHER_FACTS[self.launcher].apply_restart(self.restart)
 
     @property
@@ -396,65 +381,8 @@ class Scenario(Record):
         return self
 
     @model_validator(mode="after")
-    def _validate_agent_nodes(self) -> Self:
-        nodes = self.cluster.nodes or 1
-        if self.job.launcher_facts.has_spare_nodes:
-            return self
-        workers, min_workers, name = self.job.workers, self.job.min_workers, self.job.launcher
-        if nodes > 1 and self.job.restarts_by_command:
-            raise ValueError("job.restart: command starts one node again: leave cluster.nodes")
-        if workers % nodes:
-            raise ValueError(
-                f"each of {name}'s agents starts as many workers: {workers} are no multiple of "
-                f"cluster.nodes ({nodes})"
-            )
-        if min_workers is not None and min_workers % (workers // nodes):
-            raise ValueError(
-                f"job.min_workers ({min_workers}) must be a multiple of the {workers // nodes} "
-                f"workers "
-                f"that each of {name}'s agents starts: `cluster: {{nodes: N}}`"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _validate_launcher_needs(self) -> Self:
-        facts = self.job.launcher_facts
-        problem = f"needs Ray Train, and job.launcher is {self.job.launcher}"
-        cluster_values = {name: getattr(self.cluster, name) for name in facts.cluster_fields}
-        if self.cluster != self.cluster.model_construct(**cluster_values):
-            names = " and ".join(f"`{name}`" for name in facts.cluster_fields) or "nothing"
-            raise ValueError(f"of cluster, {facts.name} has {names}: leave the rest out")
-        if self.expect.jit_checkpoint and facts.lacks_feature("cluster"):
-            raise ValueError(f"expect.jit_checkpoint {problem}")
-        if not self.watch.files and facts.lacks_feature("reports"):
-            raise ValueError(
-                f"with job.launcher {facts.name} a resume shows in files: leave watch.files"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _validate_launcher_faults(self) -> Self:
-        facts = self.job.launcher_facts
-        has_one_node = not facts.has_spare_nodes and (self.cluster.nodes or 1) == 1
-        for entry in self.faults:
-            lack = _describe_lack(entry, facts)
-            if lack is not None:
-                own_file_fault = entry.fault.own_file_fault
-                suggestion = (
-                    f"; for a file that the job saves itself, write {own_file_fault}"
-                    if own_file_fault
-                    else ""
-                )
-                raise ValueError(f"{lack}, and job.launcher is {facts.name}{suggestion}")
-            is_returned_node = facts.returns_preempted and entry.fault.is_announced
-            is_supported = entry.fault.family == "node" and (
-                facts.replaces_lost_nodes or is_returned_node
-            )
-            if entry.fault.family in {"node", "capacity"} and has_one_node and not is_supported:
-                hint = f"write `cluster: {{nodes: N}}`, one of {facts.name}'s agents for each"
-                if "nodes" not in (facts.cluster_fields):
-                    hint = f"with job.launcher {facts.name} there is one"
-                raise ValueError(f"{entry.kind} needs several nodes: {hint}")
+    def _validate_launcher(self) -> Self:
+        self.job.launcher_facts.check_scenario(self)
         return self
 
     @field_validator("marks")
@@ -464,29 +392,3 @@ class Scenario(Record):
             if not mark.isidentifier() or mark.startswith("_") or iskeyword(mark):
                 raise ValueError(f"a mark must be a name such as slow, got {mark!r}")
         return marks
-
-
-# Of a job that reports nothing: it evaluates its model, and saves files of its own.
-_MOMENTS_WITHOUT_REPORTS = ("validating", *SAVE_MOMENTS)
-
-
-def _describe_lack(entry: FaultEntry, facts: LauncherFacts) -> str | None:
-    """Return in words what a fault, or its place, needs and a launcher does not have; or None."""
-    if entry.is_own_object_fault:
-        return None
-    needed_part = entry.fault.needs
-    if needed_part is not None and facts.lacks_feature(needed_part):
-        subject = str(entry.fault) if entry.fault.family == "worker" else entry.kind
-        return f"{subject} needs {WHO_HAS.get(needed_part, 'Ray Train')}"
-    trigger_lack = _describe_trigger_lack(entry.at, facts)
-    return None if trigger_lack is None else f"{trigger_lack} needs Ray Train"
-
-
-def _describe_trigger_lack(trigger: object, facts: LauncherFacts) -> str | None:
-    if isinstance(trigger, AtMoment) and trigger.moment not in _MOMENTS_WITHOUT_REPORTS:
-        return f"moment: {trigger.moment}" if facts.lacks_feature("reports") else None
-    if facts.lacks_feature("cluster"):
-        if isinstance(trigger, AtState):
-            return f"state: {trigger.state}"
-        return "at_launch" if isinstance(trigger, AtStart) and trigger.at_launch else None
-    return None

@@ -39,7 +39,7 @@ class Tiers:
         } - {*HOSTS}
         # The folder of a command is where production has it, too: on a disk that stays.
         all_shared |= (
-            {normalize(plan.cwd)} if plan.job.launcher_facts.restarts_on_another_node else set()
+            {normalize(plan.cwd)} if plan.job.launcher_facts.nodes.restarts_elsewhere else set()
         )
         tier_by_folder = {
             normalize(join(plan.cwd, path)): tier for path, tier in plan.storage.items()

@@ -8,10 +8,11 @@ from chaos.faults.base import SecondsRange
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.model.expect import Expect
 from chaos.model.fault_entry import FAULTS, FaultEntry
-from chaos.model.launcher_facts import LauncherFacts
+from chaos.model.launcher_policy import LauncherPolicy
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import FailureBudget
 from chaos.model.trigger import MOMENTS, SAVE_MOMENTS, AtMoment, AtStep, Trigger
+from chaos.plan.entries import has_own_saves
 from chaos.plan.make import count_nodes
 
 T = TypeVar("T")
@@ -38,9 +39,7 @@ def draw_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
     """
     draws = random.Random(seed)  # noqa: S311 (repeatable is what it must be)
     count = 1 + int(draws.random() * FAULTS_MAX)
-    draw_fault = (
-        _draw_entry if "reports" in plan.job.launcher_facts.features else _draw_step_entries
-    )
+    draw_fault = _draw_step_entries if has_own_saves(plan.job) else _draw_entry
     entries = [entry for _ in range(count) for entry in draw_fault(draws, steps, plan)]
     entries.sort(key=lambda entry: _compute_sort_key(entry.at))
     ops = tuple(Op.from_entry(index, entry) for index, entry in enumerate(entries))
@@ -62,7 +61,7 @@ def draw_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
 
 def _find_shape(plan: Plan) -> Shape:
     """Return one shape for all seeds; without spare nodes, the plan's own."""
-    if not plan.job.launcher_facts.has_spare_nodes:
+    if not plan.job.launcher_facts.nodes.has_spares:
         return plan.shape
     cpus = plan.shape.cpus_per_node
     return Shape(nodes=count_nodes(plan.job.workers, cpus, spares=FAULTS_MAX), cpus_per_node=cpus)
@@ -102,13 +101,12 @@ def _draw_step_entries(
 
 
 def can_be_drawn(
-    variant: tuple[str, Mapping[str, object]], facts: LauncherFacts, *, nodes: int = 1
+    variant: tuple[str, Mapping[str, object]], facts: LauncherPolicy, *, nodes: int = 1
 ) -> bool:
     """Return whether a fault can be drawn for a launcher's jobs, on so many nodes."""
     name, settings = variant
     fault = FAULTS[name](**_draw_settings(settings, random.Random(0)))  # noqa: S311 (any will do)
-    has_room = facts.has_spare_nodes or nodes > 1 or fault.family not in {"node", "capacity"}
-    return has_room and not facts.lacks_feature(fault.needs)
+    return facts.can_have_fault(fault.family, fault.needs, nodes=nodes)
 
 
 def _draw_entry(draws: random.Random, steps: Sequence[int], plan: Plan) -> tuple[FaultEntry, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from chaos.model.draws import Every, Lifetimes, UpTo
 from chaos.model.fault_entry import OF_ENTRIES, FaultEntry
-from chaos.model.scenario import Scenario
+from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import AtRecovery, AtStep, Trigger
 
 
@@ -156,7 +156,7 @@ def _draw_losses(
 
     A place that an earlier attempt has passed is meant for the attempt that comes there anew.
     """
-    saves_alone = scenario.job.launcher_facts.lacks_feature("reports")
+    saves_alone = has_own_saves(scenario.job)
     ranks = list_machines(lives, scenario)
     life_ends = [_draw_life(lives, draws) for _ in ranks]
     final_position = lives.epochs * lives.steps_per_epoch
@@ -196,12 +196,17 @@ def _shift_past_save(late_steps: float, *, saves_alone: bool) -> int:
     return -1 if saves_alone else 0
 
 
+def has_own_saves(job: Job) -> bool:
+    """Return whether each rank saves by itself after the last step of an epoch."""
+    return not job.launcher_facts.has_reports
+
+
 def list_machines(lives: Lifetimes, scenario: Scenario) -> Sequence[int]:
     """Return the lowest rank of each machine."""
     workers, nodes = scenario.job.workers, scenario.cluster.nodes or 1
     if lives.lost == "worker":
         return range(workers)
-    has_spares = scenario.job.launcher_facts.has_spare_nodes
+    has_spares = scenario.job.launcher_facts.nodes.has_spares
     return range(0, workers, scenario.cluster.cpus_per_node if has_spares else workers // nodes)
 
 

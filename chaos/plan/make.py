@@ -31,7 +31,7 @@ def make_plan(
     spares = max(1, sum(entry.fault.lost_node_count for entry in entries))
     usual_nodes = count_nodes(job.workers, cluster.cpus_per_node, spares=spares)
     drain_times = (entry.fault.needs_drain_s for entry in entries)
-    nodes = cluster.nodes or (usual_nodes if job.launcher_facts.has_spare_nodes else 1)
+    nodes = cluster.nodes or (usual_nodes if job.launcher_facts.nodes.has_spares else 1)
     return Plan(
         scenario=scenario.scenario,
         slug=build_slug(file),

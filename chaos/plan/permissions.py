@@ -48,7 +48,7 @@ class ClusterOverrides:
             supported_options = {
                 k: v
                 for k, v in stated_options.items()
-                if v and k in plan.job.launcher_facts.cluster_fields
+                if v and k in plan.job.launcher_facts.fields.cluster
             }
             cluster_options = {"address": self.address, **supported_options}
         else:
@@ -126,8 +126,9 @@ def find_platform(plan: Plan, op: Op) -> Platform | None:
 
 def _find_refusal_reason(plan: Plan, op: Op, permissions: Permissions) -> str | None:
     rule, platform = op.fault.on_shared_cluster, find_platform(plan, op)
-    if rule.rule == "costs a node" and not plan.job.launcher_facts.lacks_feature("queue"):
-        return "not on a cluster that chaos did not start: its nodes are not a user's to take"
+    refusal = plan.job.launcher_facts.nodes.shared_loss_refusal
+    if rule.rule == "costs a node" and refusal:
+        return f"not on a cluster that chaos did not start: {refusal}"
     if rule.rule == "never" and platform is None:
         platforms_text = (
             f" ({' or '.join(rule.platforms)} does it: --reclaim-by)" if rule.platforms else ""

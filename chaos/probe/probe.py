@@ -87,7 +87,7 @@ class Probe(TrainingListener):
             plan.watch,
             record,
             self,
-            has_reports="reports" in plan.job.launcher_facts.features,
+            has_reports=plan.job.launcher_facts.has_reports,
             epoch_steps=plan.job.epoch_steps,
             follows_validation=self._stops.has_validation_ops,
         )

@@ -248,7 +248,7 @@ def _describe_resume_source(restart: Restart, analysis: RunAnalysis) -> str:
 
     A checkpoint, or, if the job reports none to Ray, its own save file.
     """
-    if analysis.plan.job.launcher_facts.lacks_feature("reports"):
+    if not analysis.plan.job.launcher_facts.has_reports:
         return describe_first_resume_source(analysis, restart) or "no file"
     checkpoints = sorted(
         {checkpoint or "no checkpoint" for checkpoint in restart.checkpoints.values()}

@@ -281,7 +281,7 @@ class ResumeTable:
 
 def build_resume_table(resume: Resume, launcher: Launcher = DEFAULT_LAUNCHER) -> ResumeTable:
     """Return the table of one resume; not each launcher hands an attempt a checkpoint, or none."""
-    absence_text = " without a checkpoint" if "reports" in LAUNCHER_FACTS[launcher].features else ""
+    absence_text = LAUNCHER_FACTS[launcher].words.without_save
     start = f" with {resume.checkpoint}" if resume.checkpoint else absence_text
     grounds_text = f": {resume.grounds}" if resume.grounds else ""
     is_known = any(part.standing != "not compared" for part in resume.parts)

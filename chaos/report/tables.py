@@ -347,12 +347,10 @@ def _judge_resources(machine: Machine) -> Iterator[MachineSign]:
 
 
 def _judge_extras(machine: Machine) -> Iterator[MachineSign]:
-    missing_programs = ", ".join(f"no {name}" for name in machine.missing_slurm_programs)
-    yield MachineSign(
-        "Slurm",
-        "absent" if missing_programs else "good",
-        missing_programs or "for scripts for sbatch",
-    )
+    for programs in machine.launchers:
+        missing = ", ".join(f"no {name}" for name in programs.missing)
+        standing: Standing = "absent" if missing else "good"
+        yield MachineSign(programs.launcher, standing, missing or programs.use)
     for extra, version in machine.extras.items():
         observation = f"not installed; for {_EXTRA_USES[extra]}" if version is None else version
         yield MachineSign(f"[{extra}]", "absent" if version is None else "good", observation)

@@ -57,7 +57,7 @@ class ChaosController:
         has_trained: Callable[[int], bool] = lambda _: True,
     ) -> None:
         self._plan = plan
-        self._has_commits = "reports" in plan.job.launcher_facts.features
+        self._has_commits = plan.job.launcher_facts.has_reports
         self._world = world
         self._journal = journal
         self._capture_storage = capture_storage

@@ -20,6 +20,7 @@ import psutil
 
 from chaos import __version__
 from chaos.installation import find_installation
+from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.machine import Machine
 from chaos.run.clock import Clock
 
@@ -73,16 +74,12 @@ OF_SCENARIOS: dict[str, tuple[tuple[str, ...], ...]] = {
     "transformers": (("transformers",), ("accelerate",), ("scikit-learn",)),
     "xgboost": (("xgboost-cpu", "xgboost"), ("scikit-learn",)),
 }
-# The commands of any Slurm, the programs of a local one, and what installs them.
-SLURM_COMMANDS = ("sbatch", "scontrol", "scancel", "squeue")
-SLURM = ("munged", "slurmctld", "slurmd", *SLURM_COMMANDS)
-SLURM_BY = "apt-get install slurm-wlm munge"
 _WAIT_S = 10.0
 
 
-def find_missing_slurm(programs: Sequence[str] = SLURM) -> tuple[str, ...]:
-    """Return the programs of a Slurm, a local one's if none are named, that are not installed."""
-    return tuple(name for name in programs if shutil.which(name, path=build_sbin_path()) is None)
+def find_missing_programs(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the programs that are not installed."""
+    return tuple(name for name in names if shutil.which(name, path=build_sbin_path()) is None)
 
 
 def build_sbin_path() -> str:
@@ -100,7 +97,7 @@ def collect_machine_facts(reports: Path, clock: Clock, why_no_views: str | None)
         python=(sys.version_info.major, sys.version_info.minor),
         ray=_find_package_version("ray"),
         torch=_find_package_version("torch"),
-        missing_slurm_programs=find_missing_slurm(),
+        launchers=tuple(filter(None, (f.list_programs() for f in LAUNCHER_FACTS.values()))),
         extras={extra: find_version(packages) for extra, packages in _list_extras().items()},
         cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
         memory_free=psutil.virtual_memory().available / GIB,

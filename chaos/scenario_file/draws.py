@@ -7,7 +7,13 @@ from chaos.model.draws import Every, UpTo
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.scenario import Scenario
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, AtTime
-from chaos.plan.entries import count_max_losses, count_sites, find_retry_budget, may_use_retry
+from chaos.plan.entries import (
+    count_max_losses,
+    count_sites,
+    find_retry_budget,
+    has_own_saves,
+    may_use_retry,
+)
 from chaos.scenario_file.yaml_lines import Loc, Plain, YamlLines, YamlProblem
 
 SECONDS_MAX = 86_400.0
@@ -159,7 +165,7 @@ def _find_lifetime_problems(scenario: Scenario, lines: YamlLines) -> Iterator[Ya
         text = f"`lost: node` needs several nodes under {job.launcher}"
         hint = "Write `cluster: {nodes: N}`, or `lost: worker`."
         yield YamlProblem(lines.find_value_line((*loc, "lost")), text, hint, loc)
-    if job.launcher_facts.lacks_feature("reports") and lifetimes.steps_per_epoch == 1:
+    if has_own_saves(job) and lifetimes.steps_per_epoch == 1:
         text = f"under {job.launcher} lifetimes needs epochs of two steps or more"
         hint = "A rank saves after the last one, whatever becomes of the others."
         yield YamlProblem(lines.find_value_line((*loc, "steps_per_epoch")), text, hint, loc)

@@ -310,9 +310,9 @@ def _find_cpu_problems(value: Plain, lines: YamlLines) -> Iterator[YamlProblem]:
     is_command_restart = _find_value(value, ("job", "restart")) == "command"
     facts = LAUNCHER_FACTS[find_launcher(_find_value(value, ("job", "launcher")))]
     facts = facts.apply_restart("command" if is_command_restart else None)
-    if facts.restarts_on_another_node:
+    if facts.nodes.restarts_elsewhere:
         return
-    if not facts.has_spare_nodes:
+    if not facts.nodes.has_spares:
         yield from _find_agent_problems(value, lines, min_nodes=min_workers * nodes / workers)
         return
     losses = sum(
@@ -343,7 +343,7 @@ def _find_agent_problems(
     taking_faults = (
         ending_fault
         for ending_fault in ending_faults
-        if not (ending_fault.is_announced and facts.returns_preempted)
+        if not (ending_fault.is_announced and facts.nodes.returns_preempted)
     )
     lost_nodes = sum(fault.lost_node_count for fault in taking_faults)
     remaining_nodes = nodes - lost_nodes + _count_returned_nodes(value)

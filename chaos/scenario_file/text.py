@@ -91,8 +91,8 @@ def _render_cluster(plan: Plan) -> Iterator[str]:
     # What kind of GCS and nodes it has follows from the faults.
     cluster = plan.shape.model_dump(exclude={"keeps_gcs", "drain_s"}, exclude_none=True)
     facts = plan.job.launcher_facts
-    omitted_keys = {"nodes"} if plan.shape.nodes == 1 and not facts.has_spare_nodes else set()
-    kept_keys = set(facts.cluster_fields) - omitted_keys
+    omitted_keys = {"nodes"} if plan.shape.nodes == 1 and not facts.nodes.has_spares else set()
+    kept_keys = set(facts.fields.cluster) - omitted_keys
     cluster = {key: value for key, value in cluster.items() if key in kept_keys}
     if cluster:
         yield "cluster:"

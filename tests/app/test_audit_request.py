@@ -51,7 +51,7 @@ def test_each_field_is_an_option_with_its_name_and_its_default() -> None:
 
 
 def test_every_field_that_a_launchers_row_names_needs_such_a_launcher() -> None:
-    named_fields = {name for facts in LAUNCHER_FACTS.values() for name in facts.audit_fields}
+    named_fields = {name for facts in LAUNCHER_FACTS.values() for name in facts.fields.audit}
 
     assert named_fields == {
         field.name

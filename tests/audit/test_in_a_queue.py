@@ -10,7 +10,6 @@ from chaos.audit.notes import build_notes, note_missing_grace
 from chaos.audit.plans import NodeRange, build_base_plan, build_fault_plan, set_launcher
 from chaos.audit.site_category import (
     PREEMPTED_AT_ONCE,
-    UNREQUEUED_CATEGORIES,
     list_kinds,
     needs_nodes,
 )
@@ -60,7 +59,8 @@ def test_what_ends_a_job_that_slurm_starts_no_more_is_not_tried_and_said() -> No
     profile = under_slurm()
     rows = {row.group: row for row in count_coverage(profile, every_place(profile), seed=0)}
 
-    (reason,) = {rows[group].why_none for group in UNREQUEUED_CATEGORIES}
+    unrestarted = LAUNCHER_FACTS["slurm"].sites.unrestarted
+    (reason,) = {row.why_none for group, row in rows.items() if group in unrestarted}
     assert reason is not None
     expect_text(reason)
     assert any("starts no failed job" in note.text for note in build_notes(profile, names=[]))

@@ -1,7 +1,7 @@
 """Slurm's account of a job's starts, as a note beside what was seen."""
 
-from chaos.check.accounts import describe_job_starts
 from chaos.check.analysis import RunAnalysis
+from chaos.extensions.slurm.accounts import describe_job_starts
 from chaos.model import event as ev
 from tests.accepted import expect_text
 from tests.check.scribe import history_of

@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from rich.console import Console
 
-from chaos.model.machine import Machine
+from chaos.model.machine import LauncherPrograms, Machine
 from chaos.report.tables import MachineSign, build_doctor_table, judge_machine
 from chaos.run.clock import SystemClock
 from chaos.run.machine import EXTRAS, OF_SCENARIOS, collect_machine_facts, find_version
@@ -18,7 +18,7 @@ from tests.called import chaos
 
 ROOT = Path(__file__).parents[2]
 GOOD = Machine(
-    missing_slurm_programs=(),
+    launchers=(LauncherPrograms("Slurm", (), "for scripts for sbatch"),),
     chaos="0.1.0, from an index of packages",
     system="Linux",
     python=(3, 11),

@@ -22,7 +22,7 @@ MAY_NAME = {
     "audit/finding.py": "the order in which an audit's own faults are preferred for a reproduction",
     "audit/site_groups.py": WRITES,
     "extensions/slurm/launcher.py": "the fault that ends an attempt so that another follows",
-    "model/launcher_policy.py": "likewise, of any other launcher",
+    "model/launcher_facts.py": "likewise, of any other launcher",
     "extensions/cluster/existing/world.py": "a method of the node's agent has a fault's name",
     "launch/raytrain/wrapped/filesystem.py": STORAGE,
     "faults/poison_step.py": "its strikes are those of two other faults",

@@ -15,7 +15,7 @@ class Finding: ...
 class Finding: ...
 def told_of(found, due: tuple[int, int]):
     seen, victim = found, due
-    if facts.lacks_feature("queue") or "queue" in facts.features:
+    if facts.has_reports or "queue" in facts.features:
         probe.listener = seen
 """
 

@@ -5,12 +5,12 @@ Whatever is not named here, every launcher's job can have.
 
 import pytest
 
-from chaos.audit.site_category import SITE_CATEGORIES, find_needed_part, list_site_categories
+from chaos.audit.site_category import FAULT_KINDS, SITE_CATEGORIES, list_site_categories
 from chaos.check.judge import CHECKS, NEEDS
 from chaos.faults.base import Fault
 from chaos.model.fault_entry import OWN_FAULTS
 from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, find_launcher
-from chaos.model.launcher_facts import LauncherFacts
+from chaos.model.launcher_policy import LauncherPolicy
 from chaos.model.scenario import ClusterShape, Job
 from chaos.plan.draw import DRAWN, can_be_drawn
 
@@ -68,22 +68,22 @@ LACKS: dict[Launcher, dict[str, str]] = {
 }
 
 
-def lacks(facts: LauncherFacts) -> dict[str, str]:
+def lacks(facts: LauncherPolicy) -> dict[str, str]:
     """Return by kind, in order, what a launcher's jobs cannot have."""
     groups = {
         g
         for g in SITE_CATEGORIES
-        if g not in list_site_categories(facts) or facts.lacks_feature(find_needed_part(g))
+        if g not in list_site_categories(facts) or g in facts.sites.unavailable
     }
-    audit_fields = {name for each in LAUNCHER_FACTS.values() for name in each.audit_fields} - {
-        *facts.audit_fields
+    audit_fields = {name for each in LAUNCHER_FACTS.values() for name in each.fields.audit} - {
+        *facts.fields.audit
     }
     found = {
-        "faults": {n for n, f in OWN_FAULTS.items() if facts.lacks_feature(plainest(f).needs)},
+        "faults": {n for n, f in OWN_FAULTS.items() if facts.explain_missing(plainest(f).needs)},
         "drawn on one node": {variant[0] for variant in DRAWN if not can_be_drawn(variant, facts)},
-        "checks": {check.NAME for check in CHECKS if facts.lacks_feature(NEEDS.get(check.NAME))},
-        "job": set(facts.missing_job_fields),
-        "cluster": set(ClusterShape.model_fields) - set(facts.cluster_fields),
+        "checks": {check.NAME for check in CHECKS if facts.explain_missing(NEEDS.get(check.NAME))},
+        "job": set(facts.fields.missing_job),
+        "cluster": set(ClusterShape.model_fields) - set(facts.fields.cluster),
         "fields of an audit": audit_fields,
     }
     return {"groups": "; ".join(sorted(groups))} | {
@@ -97,15 +97,19 @@ def plainest(fault: type[Fault]) -> Fault:
 
 
 @pytest.mark.parametrize("facts", LAUNCHER_FACTS.values(), ids=LAUNCHER_FACTS)
-def test_a_launchers_jobs_can_have_all_but_this(facts: LauncherFacts) -> None:
+def test_a_launchers_jobs_can_have_all_but_this(facts: LauncherPolicy) -> None:
     assert lacks(facts) == LACKS[facts.name]
 
 
 @pytest.mark.parametrize("facts", LAUNCHER_FACTS.values(), ids=LAUNCHER_FACTS)
-def test_every_field_that_a_row_names_is_one(facts: LauncherFacts) -> None:
-    assert set(facts.missing_job_fields) <= set(Job.model_fields)
-    assert set(facts.cluster_fields) <= set(ClusterShape.model_fields)
-    assert set(facts.budgets) <= set(facts.settings) == {"failures", "preemptions"}
+def test_every_field_that_a_row_names_is_one(facts: LauncherPolicy) -> None:
+    assert set(facts.fields.missing_job) <= set(Job.model_fields)
+    assert set(facts.fields.cluster) <= set(ClusterShape.model_fields)
+    assert {facts.sites.initial, *facts.sites.unavailable, *facts.sites.unrestarted} <= {
+        *SITE_CATEGORIES
+    }
+    assert {*facts.sites.kinds, *facts.sites.kinds.values()} <= {*FAULT_KINDS}
+    assert set(facts.retries.budgets) <= set(facts.retries.settings) == {"failures", "preemptions"}
 
 
 def test_a_command_names_itself_and_any_other_trainer_is_rays() -> None:

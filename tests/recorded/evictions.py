@@ -70,7 +70,7 @@ def _told(said: list[str], event: FailureDecided) -> tuple[str, str]:
     unsaid = "still there" if event.error == "PreemptionError" else "named by no error"
     return (
         said[0].partition(":")[0] if said else unsaid
-    ), f"`{LAUNCHER_FACTS['ray'].settings[event.charged]}`"
+    ), f"`{LAUNCHER_FACTS['ray'].retries.settings[event.charged]}`"
 
 
 def write() -> None:

@@ -48,6 +48,8 @@ PARTICIPLES = frozenset(
         "even", "likewise", "such", "each", "every", "most", "more", "least", "rest", "still",
     ]
 )  # fmt: skip
+#: the facts by which code outside of a launcher asks which parts it has
+LAUNCHER_PARTS = ("has_reports", "has_cluster", "has_call", "has_driver", "features")
 LONG_SENTENCE = 30
 LONG_TEXT = 30
 Gauges: TypeAlias = Mapping[str, "float | Mapping[str, float]"]
@@ -92,9 +94,13 @@ def is_dialect(name: str) -> bool:
 
 
 def asks_for_features(node: ast.AST) -> bool:
-    """Return whether an expression asks which features a launcher has."""
-    if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Attribute) and node.func.attr == "lacks_feature"
+    """Return whether an expression asks which parts a launcher has."""
+    if isinstance(node, ast.Attribute):
+        return (
+            node.attr in LAUNCHER_PARTS
+            and isinstance(node.ctx, ast.Load)
+            and any(word in ast.unparse(node.value).lower() for word in ("facts", "launcher"))
+        )
     return (
         isinstance(node, ast.Compare)
         and isinstance(node.ops[0], ast.In | ast.NotIn)

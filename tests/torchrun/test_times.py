@@ -22,10 +22,10 @@ TORCHS_S = inspect.signature(LocalElasticAgent.__init__).parameters["shutdown_ti
 def test_each_time_is_longer_than_what_it_waits_for() -> None:
     times, facts = find_timeouts({}), LAUNCHER_FACTS["torchrun"]
 
-    assert TORCHS_S <= facts.shutdown_s < times.exit < times.join
-    assert facts.shutdown_s < PROOF_WITHIN_S < times.join  # a node that comes is waited for
+    assert TORCHS_S <= facts.times.shutdown_s < times.exit < times.join
+    assert facts.times.shutdown_s < PROOF_WITHIN_S < times.join  # a node that comes is waited for
     # A run is ended, and blamed, after all of these.
-    assert times.join <= facts.meeting_s < RECOVERY_S
+    assert times.join <= facts.times.meeting_s < RECOVERY_S
 
 
 def test_a_longer_shutdown_of_the_users_makes_the_others_longer() -> None:

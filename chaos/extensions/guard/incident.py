@@ -83,7 +83,7 @@ def render_yaml(incident: Incident) -> str:
             f"{incident.last_step}{origin_text}."
         ),
         *(f"# {finding.level}: {finding.text}" for finding in restart.findings),
-        "# Saves are taken for reports." if "reports" in facts.features else "",
+        facts.words.incident_comment,
         "# Variables that the job needs and this shell has not go under job.env.",
         f"scenario: restart {restart.start} of a guarded training, once more",
         "job:",
@@ -107,10 +107,8 @@ def _find_script(killed_start: GuardedStart) -> tuple[str, list[str]]:
     """Return the script of a rank's command, with its arguments."""
     words = list(killed_start.command)
     script_index = next((n for n, word in enumerate(words) if word.endswith(".py")), None)
-    features = LAUNCHER_FACTS[find_launcher(killed_start.launcher)].features
-    # Without a run it is the command of one of Ray's workers, and not the driver's.
-    is_helper = "queue" in features or ("reports" in features and not killed_start.run)
-    if is_helper or script_index is None:
+    facts = LAUNCHER_FACTS[find_launcher(killed_start.launcher)]
+    if facts.starts_by_helper(has_run=bool(killed_start.run)) or script_index is None:
         command_line = " ".join(words)
         raise UsageError(
             f"a rank of it was started as: {command_line}",

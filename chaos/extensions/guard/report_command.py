@@ -109,9 +109,9 @@ def build_log_scenario(
     facts, (min_nodes, max_nodes) = LAUNCHER_FACTS[start_command.launcher], start_command.nodes
     text = load_text(log, "log", max_bytes=LOG_BYTES, hint="Is it a log?")
     incident = find_log_incident(
-        text, restart_number, nodes=max_nodes, has_reports="reports" in facts.features
+        text, restart_number, nodes=max_nodes, has_reports=facts.has_reports
     )
-    workers = start_command.workers or incident.workers or facts.default_workers
+    workers = start_command.workers or incident.workers or facts.workers.default_count
     plan = build_base_plan(
         start_command.run, start_command.args, cwd=Path.cwd(), seed=0, workers=workers
     )
@@ -155,7 +155,9 @@ def _parse_command(words: Sequence[str]) -> StartCommand:
             run = _locate_script(remaining_words[is_module], is_module=is_module)
             likely_launcher = find_launcher_evidence(run).launcher
             launcher = (
-                likely_launcher if LAUNCHER_FACTS[likely_launcher].sets_worker_count else "python"
+                likely_launcher
+                if LAUNCHER_FACTS[likely_launcher].workers.script_sets_count
+                else "python"
             )
             return StartCommand(launcher, run, remaining_words[1 + is_module :])
     raise UsageError(

@@ -29,7 +29,7 @@ from chaos.extensions.preflight.compression import (
 from chaos.extensions.preflight.load import build_run_question
 from chaos.extensions.preflight.market import Market, summarize_reading
 from chaos.extensions.preflight.question import Question, change_question
-from chaos.extensions.preflight.settings import SETTINGS
+from chaos.extensions.preflight.settings import SETTINGS, RaySettings
 from chaos.extensions.preflight.validation import (
     Validation,
     build_validation_question,
@@ -42,7 +42,6 @@ from chaos.launch.backends import open_backend
 from chaos.launch.torchrun.rendezvous import CONF
 from chaos.model.event import FaultEnded, FaultInvoked, FitReturned, StepDone
 from chaos.model.history import HISTORY, History
-from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.plan import Op, Plan, PlanBackend
 from chaos.model.scenario import FailureBudget
 from chaos.model.trigger import AtStep
@@ -99,7 +98,7 @@ def calibration_runs(
         job = plan.job.replace(failure=failure)
         # Where no spare node is at hand, the restart after a worker's end is what all of them cost.
         only_workers = (
-            settings.losses == "kills" or not faultless_plan.job.launcher_facts.has_spare_nodes
+            settings.losses == "kills" or not faultless_plan.job.launcher_facts.nodes.has_spares
         )
         kind = "kill_worker" if only_workers else "kill_node"
         for trigger in draw_fault_triggers(
@@ -152,7 +151,7 @@ def plan_without_faults(subject: Path, words: Sequence[str], backend: PlanBacken
     else:
         plan = build_base_plan(subject, words, cwd=Path.cwd(), seed=0)
         launcher = find_launcher_evidence(ModuleFile(subject)).launcher
-        is_known = not LAUNCHER_FACTS[launcher].lacks_feature("call")
+        is_known = SETTINGS.get(launcher) is RaySettings
     if not is_known:
         raise UsageError(
             f"{launcher} starts this job, and no more is known of how",
@@ -404,7 +403,7 @@ def _build_plan(settings: RunSettings, plan: Plan, case: ValidationCase, number:
             initial_nodes + on_demand_nodes,
             tuple(change.shift_nodes(on_demand_nodes) for change in changes),
         )
-    retries = ENDLESS if plan.job.launcher_facts.counted_by == "each agent" else -1
+    retries = ENDLESS if plan.job.launcher_facts.retries.counted_by == "each agent" else -1
     clock = PlanClock(costs.schedule_s, JOIN_S[settings.backend], market.notice.seconds)
     return plan.replace(
         ops=timed_ops(losses, settings.losses, clock),

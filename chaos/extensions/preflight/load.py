@@ -33,7 +33,7 @@ from chaos.extensions.preflight.question import (
     split_ranges,
 )
 from chaos.extensions.preflight.ranges import ValueRange, build_held_range
-from chaos.extensions.preflight.settings import SETTINGS
+from chaos.extensions.preflight.settings import SETTINGS, RaySettings
 from chaos.extensions.preflight.trace import build_replay_market, fit_market
 from chaos.extensions.preflight.trace_columns import Unit
 from chaos.extensions.preflight.trace_files import load_advisor, load_trace
@@ -46,7 +46,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import BASELINE, HISTORY, History
 from chaos.model.launcher import LAUNCHER_FACTS, find_launcher
-from chaos.model.launcher_facts import LauncherFacts
+from chaos.model.launcher_policy import LauncherPolicy
 from chaos.model.places import TrainingPlace
 from chaos.record import Record
 from chaos.run.directory import RunDirectory
@@ -284,11 +284,9 @@ def build_run_question(analyses: Sequence[RunAnalysis], *, source: str, market: 
 
 def replace_costs(question: Question, analyses: Sequence[RunAnalysis], *, source: str) -> Question:
     """Return a question with its costs taken from recorded runs; its price stays."""
-    embedded = any(
-        find_launcher_facts(a.history).lacks_feature("call") and a.plan.backend == "fork"
-        for a in analyses
-    )
-    exclusion = ", where workers are forked and import no torch as they start" if embedded else ""
+    forked_analyses = (a for a in analyses if a.plan.backend == "fork")
+    exclusions = (find_launcher_facts(a.history).words.forked_start for a in forked_analyses)
+    exclusion = next(filter(None, exclusions), "")
     job_measures = measure_job(analyses, source=f"measured in {source}{exclusion}")
     costs = job_measures.costs.model_dump(mode="json")
     if question.costs is not None:
@@ -332,8 +330,8 @@ def measure_job(analyses: Sequence[RunAnalysis], *, source: str) -> MeasuredJob:
         for attempt in recorded_run.run.attempts
     ]
     of_step_s = measure_step_s(attempts)
-    has_reports = "reports" in find_launcher_facts(clean_run.history).features
-    saves = _commits(first_attempt) if has_reports else find_script_saves(clean_run.history)
+    reports = has_reports(clean_run.history)
+    saves = _commits(first_attempt) if reports else find_script_saves(clean_run.history)
     steps = max(Counter(step.rank for step in first_attempt.steps).values(), default=0)
     if not steps:
         raise UsageError("no optimizer step was seen, so none can be timed", _HOW)
@@ -392,9 +390,14 @@ def _measure_pauses_s(attempts: Sequence[tuple[History, Attempt]]) -> list[float
     return pauses
 
 
+def has_reports(history: History) -> bool:
+    """Return whether a run's saves are what its workers reported; else they are files."""
+    return find_launcher_facts(history).has_reports
+
+
 def _find_saved_steps(history: History, attempt: Attempt, epoch: int) -> set[int]:
     """Return the steps of an attempt's epoch after which a checkpoint is saved."""
-    if find_launcher_facts(history).lacks_feature("reports"):
+    if not has_reports(history):
         saves = (
             event
             for _, event in history.select_events(FileSaveBegun)
@@ -420,7 +423,7 @@ def find_script_saves(history: History) -> set[TrainingPlace]:
     return {TrainingPlace(event.epoch, event.step) for event in saves if event.rank == rank}
 
 
-def find_launcher_facts(history: History) -> LauncherFacts:
+def find_launcher_facts(history: History) -> LauncherPolicy:
     """Return the facts of the launcher that started a recorded job."""
     fit_call = _find_fit_call(history)
     return LAUNCHER_FACTS[find_launcher(fit_call and fit_call.trainer)]
@@ -488,7 +491,7 @@ def _find_nodes(
 ) -> tuple[int, int | None]:
     """Return the nodes of a job, and the least it goes on with; one worker of Ray's is a node."""
     plan = analysis.plan
-    if not plan.job.launcher_facts.has_spare_nodes:
+    if not plan.job.launcher_facts.nodes.has_spares:
         min_nodes = (
             plan.job.min_workers and plan.job.min_workers * plan.shape.nodes // attempt.worker_count
         )
@@ -527,7 +530,7 @@ def _find_worker_range(fit_call: FitCalled | None) -> tuple[int, int] | None:
 def _find_settings(history: History) -> dict[str, Any]:
     """Return the settings of a job's launcher: the script's own, without chaos's replacements."""
     facts, fit_call = find_launcher_facts(history), _find_fit_call(history)
-    if facts.name not in SETTINGS or facts.lacks_feature("call"):
+    if SETTINGS.get(facts.name) is not RaySettings:
         return {"launcher": facts.name, "checkpoint_upload_mode": "no_upload"}
     if fit_call is None:
         return {"checkpoint_upload_mode": "async"}

@@ -14,7 +14,7 @@ from chaos.errors import UsageError
 from chaos.extensions.preflight.capacity import Floats
 from chaos.extensions.preflight.estimate import Estimate, bootstrap_mean
 from chaos.extensions.preflight.forecast import goodput, simulate
-from chaos.extensions.preflight.load import find_launcher_facts, measure_step_s
+from chaos.extensions.preflight.load import find_launcher_facts, has_reports, measure_step_s
 from chaos.extensions.preflight.market import Market
 from chaos.extensions.preflight.question import Question, change_question, remove_limits
 from chaos.extensions.preflight.simulated_runs import SimulatedRuns, pack_luck
@@ -132,7 +132,7 @@ def _find_completion(analysis: RunAnalysis) -> tuple[int, int] | None:
     save_numbers = [
         commit.number for attempt in analysis.run.attempts for commit in attempt.commits
     ]
-    if analysis.plan.job.launcher_facts.lacks_feature("reports"):
+    if not has_reports(analysis.history):
         save_numbers = [number for number, _ in analysis.history.select_events(FileSaved)]
     if not save_numbers or not analysis.run.ending.is_finished:
         return None
@@ -146,7 +146,7 @@ def _find_start_ns(history: History, schedule_s: float) -> float | None:
     scheduling = next((number for number, event in states if event.state == SCHEDULING), None)
     if scheduling is not None:
         return history.time_ns(scheduling)
-    calls = not find_launcher_facts(history).lacks_feature("call")
+    calls = find_launcher_facts(history).has_call
     start_events = (
         history.select_events(FitCalled) if calls else history.select_events(WorkerGroupStarted)
     )

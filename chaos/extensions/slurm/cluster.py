@@ -22,12 +22,13 @@ from chaos.errors import HarnessError, UnmetNeedError
 from chaos.extensions.sbatch_header import SbatchOption
 from chaos.extensions.slurm.client import Slurm
 from chaos.extensions.slurm.header import COUNT, HeaderNeeds
+from chaos.extensions.slurm.programs import INSTALLED_BY, find_missing_slurm
 from chaos.model.event import JobAccounted
 from chaos.run import held_folders
 from chaos.run.clock import Clock, elapsed_seconds
-from chaos.run.machine import SLURM_BY, build_sbin_path, find_missing_slurm
+from chaos.run.machine import build_sbin_path
 
-INSTALL_HINT = f"On Debian and Ubuntu: {SLURM_BY}."
+INSTALL_HINT = f"On Debian and Ubuntu: {INSTALLED_BY}."
 READY_S, END_S, POLL_S = 30.0, 5.0, 0.05
 SPARES = 4  # nodes that are declared, and whose daemons are started only where a fault adds them
 # The job's partition, if its script names none, and the one whose jobs preempt it.

@@ -20,8 +20,8 @@ from chaos.extensions.sbatch_header import SbatchOption, load_options
 from chaos.extensions.slurm import ending
 from chaos.extensions.slurm.client import JobState, Slurm
 from chaos.extensions.slurm.header import check_header
+from chaos.extensions.slurm.programs import COMMANDS, find_missing_slurm
 from chaos.plan.permissions import NodeFacts
-from chaos.run.machine import SLURM_COMMANDS, find_missing_slurm
 
 INSTALL_HINT = "On Debian and Ubuntu: apt-get install slurm-client."
 # Variables by which a user says what the site needs of each job; of others no word is taken.
@@ -132,7 +132,7 @@ def find_cluster_nodes(address: str) -> list[NodeFacts]:
 
     Raises `ClusterError` if Slurm's commands find none on this machine, or another one.
     """
-    if missing := find_missing_slurm(SLURM_COMMANDS):
+    if missing := find_missing_slurm(COMMANDS):
         raise UnmetNeedError(
             f"the job needs Slurm, and no `{missing[0]}` is found here", INSTALL_HINT
         )

@@ -1,29 +1,18 @@
 """The launcher of jobs whose command nothing but chaos starts."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from chaos.model.launcher_facts import OF_RAY, OF_SLURM, LauncherWords
+from chaos.model import launcher_facts as facts
 from chaos.model.launcher_policy import LauncherPolicy
 
 
 class PythonPolicy(LauncherPolicy):
     """The policy of a job that is a command of its own."""
 
-    def open_scripts(self) -> Any:
-        from chaos.launch.python.backend import PythonBackend
-
-        return PythonBackend()
-
-    def why_not_forked(self, env: Mapping[str, str]) -> str | None:
-        from chaos.launch.python.backend import PythonBackend
-
-        return PythonBackend.why_not_forked(env)
+    backend = "chaos.launch.python.backend:PythonBackend"
 
 
 LAUNCHER = PythonPolicy(
     name="python",
-    words=LauncherWords(
+    words=facts.LauncherWords(
         name="the command",
         product="torch",
         controller="chaos",
@@ -36,17 +25,18 @@ LAUNCHER = PythonPolicy(
     package="torch",
     extra=None,
     features=frozenset({"driver", "budget"}),
-    budgets=("failures",),
-    settings=dict.fromkeys(("failures", "preemptions"), "max_failures"),
-    counted_by="chaos",
     restarts=("command",),
-    has_spare_nodes=False,
-    sets_worker_count=True,
-    default_workers=1,
-    leaves_threads="yes",
-    cluster_fields=("metadata",),
-    missing_job_fields=(*OF_RAY, *OF_SLURM, "min_workers"),
-    audit_fields=("epoch_steps",),
-    shutdown_s=35.0,
-    states_ports=True,
+    retries=facts.RetryRules(
+        budgets=("failures",),
+        settings=dict.fromkeys(("failures", "preemptions"), "max_failures"),
+        counted_by="chaos",
+    ),
+    workers=facts.WorkerRules(script_sets_count=True, default_count=1),
+    fields=facts.FieldRules(
+        cluster=("metadata",),
+        missing_job=(*facts.OF_RAY, *facts.OF_SLURM, "min_workers"),
+        audit=("epoch_steps",),
+    ),
+    times=facts.TimeRules(shutdown_s=35.0),
+    script=facts.ScriptRules(leaves_threads="yes", states_ports=True),
 )

@@ -1,29 +1,18 @@
 """The launcher of jobs that torchrun starts."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from chaos.model.launcher_facts import OF_RAY, OF_SLURM, LauncherWords
+from chaos.model import launcher_facts as facts
 from chaos.model.launcher_policy import LauncherPolicy
 
 
 class TorchrunPolicy(LauncherPolicy):
     """The policy of torchrun's jobs."""
 
-    def open_scripts(self) -> Any:
-        from chaos.launch.torchrun.backend import TorchrunBackend
-
-        return TorchrunBackend()
-
-    def why_not_forked(self, env: Mapping[str, str]) -> str | None:
-        from chaos.launch.torchrun.backend import TorchrunBackend
-
-        return TorchrunBackend.why_not_forked(env)
+    backend = "chaos.launch.torchrun.backend:TorchrunBackend"
 
 
 LAUNCHER = TorchrunPolicy(
     name="torchrun",
-    words=LauncherWords(
+    words=facts.LauncherWords(
         name="torchrun",
         product="torchrun",
         controller="torchrun's agent",
@@ -32,21 +21,23 @@ LAUNCHER = TorchrunPolicy(
         driver="torchrun's agent",
         settings_phrase="under torchrun",
         retries="torchrun's --max-restarts",
+        worker_failure="a worker ended",
     ),
     package="torch",
     extra=None,
     features=frozenset({"budget"}),
-    budgets=("failures",),
-    settings=dict.fromkeys(("failures", "preemptions"), "--max-restarts"),
-    counted_by="each agent",
     restarts=("launcher", "command"),
-    has_spare_nodes=False,
-    sets_worker_count=False,
-    default_workers=2,
-    leaves_threads="of one rank",  # it sets OMP_NUM_THREADS for several
-    cluster_fields=("nodes", "metadata"),
-    missing_job_fields=(*OF_RAY, *OF_SLURM),
-    audit_fields=("epoch_steps", "nodes"),
-    shutdown_s=30.0,
-    meeting_s=90.0,
+    retries=facts.RetryRules(
+        budgets=("failures",),
+        settings=dict.fromkeys(("failures", "preemptions"), "--max-restarts"),
+        counted_by="each agent",
+    ),
+    workers=facts.WorkerRules(script_sets_count=False, default_count=2),
+    fields=facts.FieldRules(
+        cluster=("nodes", "metadata"),
+        missing_job=(*facts.OF_RAY, *facts.OF_SLURM),
+        audit=("epoch_steps", "nodes"),
+    ),
+    times=facts.TimeRules(shutdown_s=30.0, meeting_s=90.0),
+    script=facts.ScriptRules(leaves_threads="of one rank"),  # it sets OMP_NUM_THREADS for several
 )

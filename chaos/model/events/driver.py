@@ -32,10 +32,7 @@ class FitReturned(Event, frozen=True, kw_only=True):
     launcher: Launcher = "ray"
 
     def _text(self) -> str:
-        facts = LAUNCHER_FACTS[self.launcher]
-        if "reports" not in facts.features:
-            return f"{facts.words.call} ended: every worker returned"
-        return f"{facts.words.call} returned; its checkpoint: {self.checkpoint or 'none'}"
+        return LAUNCHER_FACTS[self.launcher].words.describe_return(self.checkpoint)
 
 
 class ExperimentEnded(Event, frozen=True, kw_only=True):

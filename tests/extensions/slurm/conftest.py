@@ -10,6 +10,7 @@ import pytest
 from chaos import runner
 from chaos.errors import UnmetNeedError
 from chaos.extensions.slurm.backend import SlurmBackend
+from chaos.extensions.slurm.programs import find_missing_slurm
 from chaos.job_failure import check_needs
 from chaos.model.history import History
 from chaos.model.plan import Plan
@@ -17,7 +18,6 @@ from chaos.plan.make import make_plan
 from chaos.report.outcome import FinishedRun
 from chaos.run.directory import create_run
 from chaos.run.journal import read_history
-from chaos.run.machine import find_missing_slurm
 from chaos.scenario_file.load import load_scenario
 
 ROOT = Path(__file__).parents[3]

@@ -46,9 +46,9 @@ class JobFaultSites:
     ) -> "JobFaultSites":
         """Return the places of a job whose epochs and ranks are all alike."""
         points = [EpochRank(epoch, rank) for epoch in range(epochs) for rank in range(workers)]
-        moments: dict[Moment, Sequence[EpochRank]] = {}
-        if "reports" in LAUNCHER_FACTS[launcher].features:
-            moments = {"reported": points, "committed": points}
+        report_moments: tuple[Moment, ...] = ("reported", "committed")
+        launcher_moments = LAUNCHER_FACTS[launcher].sites.moments
+        moments = {moment: points for moment in report_moments if moment in launcher_moments}
         return cls(dict.fromkeys(points, steps), moments, launcher)
 
     @property

@@ -128,7 +128,7 @@ def _run_attempt(attempt: _Attempt, launcher_error: OtherLauncherError | None) -
         request.arguments,
         cwd=Path.cwd(),
         seed=request.seed,
-        workers=request.workers or facts.default_workers,
+        workers=request.workers or facts.workers.default_count,
         fit=request.fit,
     )
     backend = choose_backend("fork", launcher, listener)
@@ -148,6 +148,6 @@ def _run_attempt(attempt: _Attempt, launcher_error: OtherLauncherError | None) -
             seed=request.seed,
             max_faults=request.max_faults,
             kinds=request.kinds or None,
-            follows_script=request.workers is None and facts.sets_worker_count,
+            follows_script=request.workers is None and facts.workers.script_sets_count,
             command=command,
         ).run()

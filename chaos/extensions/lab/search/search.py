@@ -176,7 +176,7 @@ class Search:
 
         Without spare nodes it has those that it starts on, and no node is lost.
         """
-        if not clean.plan.job.launcher_facts.has_spare_nodes:
+        if not clean.plan.job.launcher_facts.nodes.has_spares:
             return clean
         shape = clean.plan.shape
         nodes = count_nodes(clean.plan.job.workers, shape.cpus_per_node, spares=self.max_faults)

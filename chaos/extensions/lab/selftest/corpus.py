@@ -292,7 +292,7 @@ class CorpusAudits:
                     if plan.job.launcher_facts.replaces_lost_nodes
                     else crash_choice,
                     Budget(self.seconds, self.runs),
-                    follows_script=LAUNCHER_FACTS[job.launcher].sets_worker_count,
+                    follows_script=LAUNCHER_FACTS[job.launcher].workers.script_sets_count,
                     retries=job.retries,
                     count_lanes=lambda n: self.lanes or count_lanes(usable_cpus(), workers=n),
                 ).run()
@@ -310,7 +310,7 @@ class CorpusAudits:
             job.args,
             cwd=script.parent,
             seed=self.seed,
-            workers=facts.default_workers if facts.sets_worker_count else job.workers,
+            workers=facts.workers.default_count if facts.workers.script_sets_count else job.workers,
         )
         plan = set_restart(set_launcher(plan, job.launcher, job.args), job.restart, ())
         return plan.replace(storage=job.tier)

@@ -25,7 +25,7 @@ class ReachTimeLimit(QueueFault):
     def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Hold the worker at its place until the limit is over."""
         name = f"pid {target.pid} of rank {target.rank}"
-        if not world.queue().reach_time_limit(within_s=ENDS_WITHIN_S):
+        if not self.find_queue(world).reach_time_limit(within_s=ENDS_WITHIN_S):
             return Outcome(
                 "fail", f"the job still runs {ENDS_WITHIN_S:g} s after its limit was set"
             )

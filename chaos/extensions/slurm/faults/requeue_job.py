@@ -36,7 +36,7 @@ class RequeueJob(QueueFault):
 
     def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Requeue the job while a worker is held, and let it handle the signal."""
-        queue = world.queue()
+        queue = self.find_queue(world)
         if self.prolog_fails:
             queue.fail_prolog()
         queue.requeue(is_held=self.held_s > 0)
@@ -56,7 +56,7 @@ class RequeueJob(QueueFault):
 
     def _undo_drain(self, world: World, requeue_text: str) -> Outcome:
         """Wait for the prolog that fails, and undo what Slurm does then."""
-        queue = world.queue()
+        queue = self.find_queue(world)
         node = queue.wait_for_drain(within_s=PROOF_WITHIN_S)
         if node is None:
             late_text = f"no node was drained within {PROOF_WITHIN_S:g} s"

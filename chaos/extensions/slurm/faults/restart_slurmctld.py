@@ -26,7 +26,7 @@ class RestartSlurmctld(QueueFault):
     def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """End it while a worker is held, let training go on, and start the next one in time."""
         del target
-        queue = world.queue()
+        queue = self.find_queue(world)
         ended_pid = queue.stop_daemon()
         release(None)
         world.wait_seconds(self.down_s)  # if the run ends meanwhile, it is started at once

@@ -21,7 +21,7 @@ class SignalJob(QueueFault):
 
     ends_attempt = "perhaps"
     on_shared_cluster = SAFE
-    sentence = "{fault.to_whom} was sent SIG{fault.signal} {place}"
+    sentence = "{fault.receiver} was sent SIG{fault.signal} {place}"
     releases_worker_itself = True
 
     signal: Literal["USR1", "USR2", "TERM", "HUP", "INT"] = "USR1"
@@ -30,20 +30,20 @@ class SignalJob(QueueFault):
     )
 
     @property
-    def to_whom(self) -> str:
+    def receiver(self) -> str:
         """The receiver, as part of a sentence."""
         return "the batch shell" if self.to == "batch" else "each task of the job"
 
     def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Send the signal while a worker is held, and let training go on."""
         del target
-        is_sent = world.queue().signal(
+        is_sent = self.find_queue(world).signal(
             self.signal, to_batch=self.to == "batch", within_s=PROOF_WITHIN_S
         )
         release()
         if is_sent:
-            return Outcome("ok", f"{self.to_whom} was sent SIG{self.signal}")
-        return Outcome("fail", f"SIG{self.signal} did not come to {self.to_whom}")
+            return Outcome("ok", f"{self.receiver} was sent SIG{self.signal}")
+        return Outcome("fail", f"SIG{self.signal} did not come to {self.receiver}")
 
     def __str__(self) -> str:
         return f"signal_job (SIG{self.signal} to the {self.to})"

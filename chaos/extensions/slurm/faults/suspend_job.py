@@ -24,7 +24,7 @@ class SuspendJob(QueueFault):
     def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:
         """Suspend the job while a worker is held; the gate opens on a stopped process."""
         del release
-        world.queue().suspend()
+        self.find_queue(world).suspend()
         name = f"pid {target.pid} of rank {target.rank}"
         if world.await_worker_stop(target, within_s=PROOF_WITHIN_S):
             return Outcome("ok", f"the job is suspended, and {name} is stopped")
@@ -33,7 +33,7 @@ class SuspendJob(QueueFault):
     def heal(self, world: World, target: Target) -> str:
         del target
         waited = world.wait_seconds(self.for_s)
-        world.queue().resume()
+        self.find_queue(world).resume()
         time_text = f"after {self.for_s:g} s" if waited else "at the end of the run"
         return f"the job was resumed {time_text}"
 
