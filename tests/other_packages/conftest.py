@@ -81,9 +81,9 @@ class Done:
     said: str
 
 
-def run(folder: Path, *words: str, packages: Path | None = None) -> Done:
+def run(folder: Path, *words: str, packages: Path | None = None, root: Path = ROOT) -> Done:
     """Run a command in a folder, with chaos on its path and what is installed in `packages`."""
-    paths = [str(ROOT), *([] if packages is None else [str(packages)])]
+    paths = [str(root), *([] if packages is None else [str(packages)])]
     done = subprocess.run(
         [sys.executable, "-m", *words],
         cwd=folder,

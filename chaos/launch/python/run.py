@@ -22,7 +22,6 @@ from chaos.model.event import (
     Leftover,
     StepDone,
 )
-from chaos.model.launcher import Launcher
 from chaos.model.process_end import describe_exit_code, describe_signal_end
 from chaos.plan.driver_restart import has_retries_left
 from chaos.processes.start import Process, ProcessStart, Starter
@@ -33,7 +32,6 @@ from chaos.run.controller import ChaosController
 from chaos.run.signals import DRIVER_STACKS, describe_kill, is_foreign
 from chaos.wording import extract_last_line
 
-_LAUNCHER: Launcher = "python"
 _LOST_MACHINE_CODE = (
     1  # the exit code of a command whose machine was taken, whatever it ended with itself
 )
@@ -87,7 +85,7 @@ class PythonRun(LocalRun[Command, CommandWorld]):
         retries = 0 if job.failure is None else job.failure.max_failures
         workers = None if self.plan.follows_script else job.workers
         return FitCalled(
-            trainer=_LAUNCHER,
+            trainer=job.launcher,
             workers=job.workers,
             run_name=self.plan.slug,
             storage_path="",
@@ -108,14 +106,16 @@ class PythonRun(LocalRun[Command, CommandWorld]):
             self.journal.add(Disturbed(why=describe_kill("the command", code)))
             return code
         if code == 0 and not is_taken:
-            self.journal.add(FitReturned(metrics={}, checkpoint=None, launcher=_LAUNCHER))
+            self.journal.add(
+                FitReturned(metrics={}, checkpoint=None, launcher=self.plan.job.launcher)
+            )
             return code
-        self._record_failure(driver, code, is_taken=is_taken)
+        self.record_failure(driver, code, is_taken=is_taken)
         return code or _LOST_MACHINE_CODE
 
-    def _record_failure(self, driver: Command, code: int, *, is_taken: bool) -> None:
+    def record_failure(self, driver: Command, code: int, *, is_taken: bool) -> None:
         """Record the failure of an attempt; before another start, end what is left of it."""
-        name, message = self._find_error(code)
+        name, message = self.find_error(code)
         if is_taken:
             name, message = "MachineLost", "a fault took its machine"
         error, errors = f"{name}: {extract_last_line(message)}", self.find_rank_errors(driver.start)
@@ -123,7 +123,7 @@ class PythonRun(LocalRun[Command, CommandWorld]):
             self.journal.add(
                 Disturbed(why=describe_kill("a process of the command", -signal.SIGKILL))
             )
-        can_retry = has_retries_left(self.plan, self.fetch_events())
+        can_retry = self.can_retry()
         decision_event = FailureDecided(
             attempt=driver.start,
             decision="RETRY" if can_retry else "RAISE",
@@ -134,11 +134,17 @@ class PythonRun(LocalRun[Command, CommandWorld]):
         self.journal.add(decision_event)
         self.world.failure_decided(decision_event)
         if can_retry:
-            self._end_remaining(driver.start)
+            self.end_remaining(driver.start)
         else:
-            self.journal.add(FitRaised(error=name, message=message, launcher=_LAUNCHER))
+            self.journal.add(
+                FitRaised(error=name, message=message, launcher=self.plan.job.launcher)
+            )
 
-    def _find_error(self, code: int) -> tuple[str, str]:
+    def can_retry(self) -> bool:
+        """Return whether another start follows the failure that is being recorded."""
+        return has_retries_left(self.plan, self.fetch_events())
+
+    def find_error(self, code: int) -> tuple[str, str]:
         """Return what ended the command: the error of its script, a signal, or its exit code."""
         end_events = [event for event in self.fetch_events() if isinstance(event, CommandEnded)]
         end_event = end_events[-1] if len(end_events) == self.start_number + 1 else None
@@ -151,7 +157,7 @@ class PythonRun(LocalRun[Command, CommandWorld]):
         )
         return "CommandFailed", description
 
-    def _end_remaining(self, attempt: int) -> None:
+    def end_remaining(self, attempt: int) -> None:
         """End what the command has left: two starts of it side by side would write the same files.
 
         Recorded are ranks that train on without it, or do not end. A loader's processes do, but it
