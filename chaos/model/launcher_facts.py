@@ -103,7 +103,7 @@ class LauncherWords:
 
 @dataclass(frozen=True)
 class RetryRules:
-    """Whom restarts are counted by, and against which budgets."""
+    """The counting of restarts: by whom, and against which budgets."""
 
     #: The retry budgets that it knows, and the setting that each kind of failure is charged to.
     budgets: tuple[str, ...]
@@ -115,7 +115,7 @@ class RetryRules:
 
 @dataclass(frozen=True)
 class NodeRules:
-    """What becomes of a job whose node is lost."""
+    """The fate of a job whose node is lost."""
 
     #: Nodes hold workers by their CPUs, and there is a spare one for each that is lost. Else each
     #: node has an agent with as many workers, and another one comes for one that is lost.
@@ -128,13 +128,13 @@ class NodeRules:
     restarts_ended_workers: bool = False
     #: The CPUs of a node in an audit: as many as a script may ask for.
     cpus: int = 1
-    #: Why a fault may not cost a node of a cluster that chaos did not start, whoever allows it.
+    #: Why a fault may never cost a node of a cluster that chaos did not start.
     shared_loss_refusal: str = ""
 
 
 @dataclass(frozen=True)
 class WorkerRules:
-    """Who states the number of workers."""
+    """The number of workers, and who states it."""
 
     #: The script itself states it; how many there are until it is seen.
     script_sets_count: bool
@@ -157,7 +157,7 @@ class FieldRules:
 
 @dataclass(frozen=True)
 class TimeRules:
-    """How long it takes by itself."""
+    """The times that it takes by itself."""
 
     #: The longest until the workers of an attempt have ended, and until agents have met again: no
     #: limit of chaos's may come before.
@@ -171,7 +171,7 @@ class TimeRules:
 
 @dataclass(frozen=True)
 class ScriptRules:
-    """How it starts a script."""
+    """The way in which it starts a script."""
 
     #: `--name=value` reaches the script as it was written, for some read it themselves.
     keeps_spelling: bool = True

@@ -1,4 +1,4 @@
-"""What a scenario can have under a launcher: rules that a policy puts together."""
+"""Rules of what a scenario can have under a launcher, which a policy puts together."""
 
 from collections.abc import Callable
 from typing import TypeAlias

@@ -107,7 +107,7 @@ def test_toml_names_entry_points_or_settings_that_are_there(
     groups = table["project"]["entry-points"]
 
     for group, points in groups.items():
-        assert group in {"chaos.faults", "chaos.checks"}
+        assert group in {"chaos.faults", "chaos.checks", "chaos.launchers"}
         for place in points.values():
             module, _, name = place.partition(":")
             assert hasattr(import_module(module), name or "check")

