@@ -10,8 +10,10 @@ from chaos.model.events.state import Inputs
 SAMPLES = "aaaaaaaabbbbbbbbcccccccc"
 
 
-def step(attempt: int, samples: str | None, *losses: float) -> Step:
-    inputs = Inputs(count=len(samples or "") // 8, digest=samples or "", samples=samples)
+def step(attempt: int, samples: str | int, *losses: float) -> Step:
+    """Return a step with these samples, or so many that there is their number alone."""
+    count, texts = (samples, None) if isinstance(samples, int) else (len(samples) // 8, samples)
+    inputs = Inputs(count=count, digest=str(samples), samples=texts)
     done = StepDone(attempt=attempt, rank=0, epoch=0, step=33, losses=losses, inputs=inputs)
     return Step(1, done)
 
@@ -19,6 +21,7 @@ def step(attempt: int, samples: str | None, *losses: float) -> Step:
 def test_what_was_called_before_the_save_is_no_input_of_the_step_after_it() -> None:
     assert has_cut_inputs(step(1, SAMPLES[8:]), step(0, SAMPLES))
     assert has_cut_inputs(step(1, SAMPLES[8:], 0.5), step(0, SAMPLES, 0.5))
+    assert has_cut_inputs(step(1, SAMPLES[8:]), step(0, 600))
 
 
 @pytest.mark.parametrize(
@@ -27,7 +30,8 @@ def test_what_was_called_before_the_save_is_no_input_of_the_step_after_it() -> N
         (step(0, SAMPLES[8:]), step(0, SAMPLES)),  # without a restart
         (step(1, SAMPLES[:16]), step(0, SAMPLES)),  # the end is missing
         (step(1, SAMPLES), step(0, SAMPLES)),
-        (step(1, None), step(0, SAMPLES)),
+        (step(1, 0), step(0, SAMPLES)),
+        (step(1, 700), step(0, 600)),
         (step(1, SAMPLES[8:], 0.5), step(0, SAMPLES, 0.5, 0.25)),  # a micro-batch was lost
     ],
 )
