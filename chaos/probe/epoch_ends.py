@@ -1,4 +1,4 @@
-"""Where the epochs of a rank end: by its reports, by its saves, or by the steps of the baseline."""
+"""The ends of a rank's epochs: by its reports, by its saves, or by the steps of the baseline."""
 
 from chaos.model.places import TrainingPlace
 from chaos.probe.cursor import Cursor

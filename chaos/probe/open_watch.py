@@ -65,7 +65,7 @@ class OpenedFile:
 
 
 class OpenedFiles:
-    """The files that one rank has opened; those that it reads are told only while `is_reading`.
+    """The files that one rank has opened; those that it reads only while `is_reading`.
 
     Python calls the audit hook in the thread that opens a file. Nothing may be raised there but
     an injected error, and a file that chaos opens within the hook is not the job's.
@@ -123,7 +123,7 @@ class OpenedFiles:
                     self._requeue_files()
 
     def end_reading(self) -> None:
-        """Tell no more of files that are read: training has begun."""
+        """Report no more files that are read: training has begun."""
         self.is_reading = False
 
     def step_begins(self) -> None:

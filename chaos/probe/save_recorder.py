@@ -1,4 +1,4 @@
-"""What a rank writes: each file as an event, and as a record for later attempts to find."""
+"""The files that a rank writes: each as an event, and as a record for later attempts to find."""
 
 import os
 import tempfile

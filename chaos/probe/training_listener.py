@@ -1,4 +1,4 @@
-"""What the hooks in torch tell of one rank's training, and what they ask about it.
+"""Events of one rank's training, from the hooks in torch, and the questions of these hooks.
 
 In their order, `?` where not each has it:
 
@@ -13,12 +13,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from chaos.model.event import Inputs
 from chaos.model.places import START, TrainingPlace
-from chaos.model.trigger import Moment
 from chaos.probe.state.inputs import ModuleCall, Owner, StepInputs
+
+if TYPE_CHECKING:  # a guarded start waits for no models of scenarios
+    from chaos.model.trigger import Moment
 
 Losses: TypeAlias = tuple[float | str, ...]
 Operated: TypeAlias = Literal[
@@ -112,7 +114,7 @@ class TrainingListener(TrainingQuestions):
     def save_begins(self, path: Path) -> None:
         """Take the path of a save, before its first byte."""
 
-    def save_reached(self, moment: Moment, epoch: int, path: str) -> Stop | None:
+    def save_reached(self, moment: "Moment", epoch: int, path: str) -> Stop | None:
         """Take a moment that a save has come to; return what stops the rank there."""
 
     def find_midpoint_stop(self, path: Path) -> Stop | None:

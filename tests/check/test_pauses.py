@@ -58,7 +58,7 @@ def one_by_one(history: History) -> dict[Where, int]:
         ends = [
             n
             for n, e in history.select_events(ev.GateReleased)
-            if n > number and e.rank == gate.rank
+            if n > number and (e.op, e.attempt, e.rank) == (gate.op, gate.attempt, gate.rank)
         ]
         next_ = min((n for n in first.values() if n > number), default=len(history))
         holds.append((number, min([*ends, next_])))

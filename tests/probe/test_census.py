@@ -24,6 +24,7 @@ from chaos.model.places import TrainingPlace
 from chaos.probe.job_code import find_outer_loops, is_job_file
 from chaos.probe.state import census as module
 from chaos.probe.state.census import Census
+from chaos.probe.state.plain_values import ELEMENTS_MAX
 from chaos.probe.state.restored_values import (
     GIVE,
     KEEP,
@@ -221,8 +222,8 @@ def test_an_object_that_several_paths_reach_has_the_shortest() -> None:
 
 def test_no_text_of_a_string_is_kept_and_nothing_large_is_read() -> None:
     census = Census(SystemClock().now_ns)
-    large = torch.zeros(module.ELEMENTS_MAX + 1)
-    census.add_values({"key": "secret", "large": large, "many": [0] * module.ELEMENTS_MAX}.items())
+    large = torch.zeros(ELEMENTS_MAX + 1)
+    census.add_values({"key": "secret", "large": large, "many": [0] * ELEMENTS_MAX}.items())
 
     assert [(held.path, held.text) for held in census.entries] == [("key", "")]
     assert census.omitted_paths == ["large", "many"]

@@ -16,11 +16,11 @@ import dis
 import re
 import sys
 from argparse import Namespace
-from collections import OrderedDict, defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import cache, lru_cache, partial
-from itertools import chain, islice
+from itertools import islice
 from queue import Queue
 from types import (
     CellType,
@@ -54,7 +54,22 @@ from chaos.probe.state.indirect_values import (
     iterate_parameters,
     list_hooks,
 )
-from chaos.probe.state.restored_values import HeldValue, find_generator_kinds
+from chaos.probe.state.plain_values import (
+    ELEMENTS_MAX,
+    MAPPING_TYPES,
+    NUMBER_TYPES,
+    PLAIN_TYPES,
+    SEQUENCE_TYPES,
+    SHORT_ELEMENTS,
+    count_elements,
+    extract_tensor,
+    find_reader,
+    has_custom_metaclass,
+    has_only_numbers,
+    is_host_tensor,
+    is_parameter,
+)
+from chaos.probe.state.restored_values import HeldValue
 from chaos.probe.state.stored_attributes import (
     is_module,
     is_optimizer,
@@ -67,18 +82,11 @@ ENTRIES_MAX = 1024
 DEPTH_MAX = 3
 OWN_DEPTH_MAX = 6  # of objects of the job's own classes, and of containers
 MEMBERS_MAX = 64  # of a container whose members are looked at one by one
-ELEMENTS_MAX = 1 << 19  # of a tensor, an array or a container
 MODULE_MAX = 1 << 25  # elements of a module: a large tensor is summed, which is fast
-_LEAF = 16  # elements as which a plain value of a container counts, and so does a container
-_FEW = 40 * _LEAF  # up to which the text of a container may be short enough
 TIME_MAX_NS = 300_000_000
 _TEXT_MAX = 40
 
-_NUMBERS = frozenset({int, float, bool, complex, type(None)})
-_PLAIN = _NUMBERS | {str, bytes}
-_SIZES = _PLAIN - {float} | {tuple}
-_SEQUENCES = frozenset({list, tuple, deque, set, frozenset})
-_MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
+_SIZES = PLAIN_TYPES - {float} | {tuple}
 _CLASS_NAME = type.__dict__["__name__"].__get__  # a metaclass may have another
 _FRAME_READERS = frozenset({"locals", "vars", "eval", "exec"})
 _OPTIMIZED = 0x1  # inspect.CO_OPTIMIZED
@@ -240,17 +248,17 @@ class Census:
         if (
             len(self._entry_by_path) >= ENTRIES_MAX
             or self._now_ns() > self._ends_ns
-            or _has_custom_metaclass(kind)
+            or has_custom_metaclass(kind)
         ):
             return
-        if kind in _PLAIN:
-            self._add_entry(path, value, repr(value) if kind in _NUMBERS else "")
-        elif kind in _SEQUENCES or kind in _MAPPINGS:
+        if kind in PLAIN_TYPES:
+            self._add_entry(path, value, repr(value) if kind in NUMBER_TYPES else "")
+        elif kind in SEQUENCE_TYPES or kind in MAPPING_TYPES:
             self._add_container(path, value, depth)
-        elif _is_parameter(kind):
+        elif is_parameter(kind):
             if id(value) not in self._compared_tensors:
-                self._add_readable(path, value, partial(_extract_tensor, sys.modules["torch"]))
-        elif (read := _find_reader(kind)) is not None:
+                self._add_readable(path, value, partial(extract_tensor, sys.modules["torch"]))
+        elif (read := find_reader(kind)) is not None:
             self._add_readable(path, value, read)
         else:
             self._enqueue(path, value, depth)
@@ -262,11 +270,11 @@ class Census:
             queue.append((path, value, depth + 1))
 
     def _expand_value(self, path: str, value: Any, depth: int) -> None:  # an object, or a container
-        if type(value) in _SEQUENCES or type(value) in _MAPPINGS:
-            is_listed = type(value) in _SEQUENCES
+        if type(value) in SEQUENCE_TYPES or type(value) in MAPPING_TYPES:
+            is_listed = type(value) in SEQUENCE_TYPES
             items: Iterable[Any] = enumerate(list(value)) if is_listed else list(value.items())
             plain_items = (
-                (key, item) for key, item in islice(items, MEMBERS_MAX) if type(key) in _PLAIN
+                (key, item) for key, item in islice(items, MEMBERS_MAX) if type(key) in PLAIN_TYPES
             )
             named_members = ((f"{path}[{key!r}]", key, item) for key, item in plain_items)
         else:
@@ -330,9 +338,7 @@ class Census:
             return
         self._record_value(path, module, None, None)
         torch, size = sys.modules["torch"], sum(tensor.numel() for tensor in module_tensors)
-        if size > MODULE_MAX or not all(
-            _is_host_tensor(torch, tensor) for tensor in module_tensors
-        ):
+        if size > MODULE_MAX or not all(is_host_tensor(torch, tensor) for tensor in module_tensors):
             self.omitted_paths.append(path)
         else:
             self._add_readable(
@@ -340,11 +346,11 @@ class Census:
             )
 
     def _add_container(self, path: str, value: Any, depth: int) -> None:
-        if (size := _count_elements(value)) is not None:
+        if (size := count_elements(value)) is not None:
             if size > ELEMENTS_MAX:
                 self.omitted_paths.append(path)
                 return
-            text = repr(value) if size <= _FEW and _has_only_numbers(value) else ""
+            text = repr(value) if size <= SHORT_ELEMENTS and has_only_numbers(value) else ""
             read = _copy_deque if type(value) is deque else lambda values: values
             self._add_readable(path, value, read, text)
             return
@@ -357,7 +363,9 @@ class Census:
         try:
             content = read(value)
             if content is not None:
-                self._add_entry(path, content, repr(content) if type(content) in _NUMBERS else text)
+                self._add_entry(
+                    path, content, repr(content) if type(content) in NUMBER_TYPES else text
+                )
                 return
         except Exception:  # noqa: BLE001, S110 - a tensor without storage, and the like
             pass
@@ -389,7 +397,7 @@ class CopiedValues(NamedTuple):
         plain_values = {
             path: reached_value.value
             for path, reached_value in wanted_values.items()
-            if type(reached_value.value) in _PLAIN
+            if type(reached_value.value) in PLAIN_TYPES
         }
         return cls(census.entries, plain_values)
 
@@ -525,7 +533,7 @@ def _find_kind_facts(kind: type) -> _KindFacts:
 
 
 def _find_depth_max(kind: type) -> int:
-    is_container = kind in _SEQUENCES or kind in _MAPPINGS or kind is GeneratorType
+    is_container = kind in SEQUENCE_TYPES or kind in MAPPING_TYPES or kind is GeneratorType
     return OWN_DEPTH_MAX if is_container or _is_job_class(kind) else DEPTH_MAX
 
 
@@ -539,103 +547,6 @@ def _find_module_attributes() -> frozenset[str]:
     from torch import nn
 
     return frozenset(vars(nn.Module())) - {"training"}
-
-
-def _has_custom_metaclass(kind: type) -> bool:
-    """Return whether to hash a class, or to ask for its attributes, calls code of its metaclass."""
-    meta = type(kind)
-    class_methods = (meta.__hash__, meta.__getattribute__)
-    return class_methods != (type.__hash__, type.__getattribute__)
-
-
-# -- values ------------------------------------------------------------------------------------
-
-
-def _count_elements(value: Any) -> int | None:  # a container
-    """Return the elements of a container of plain values, tensors and arrays, each value as some.
-
-    None if it has any other; what is too large is counted until that is known.
-    """
-    count, stack = 0, [value]
-    while stack and count <= ELEMENTS_MAX:
-        kind = type(item := stack.pop())
-        # What lies in an inner deque is looked at by itself: an encoding takes it for an object.
-        if _has_custom_metaclass(kind) or (kind is deque and item is not value):
-            return None
-        elements = _LEAF  # of a container as well, which may hold itself
-        if kind in _SEQUENCES or _is_named_tuple(kind):
-            stack.extend(islice(item, ELEMENTS_MAX // _LEAF + 1))
-        elif kind in _MAPPINGS:
-            stack.extend(chain(*islice(item.items(), ELEMENTS_MAX // _LEAF + 1)))
-        elif kind not in _PLAIN:
-            read = _count_array_elements(kind, item)
-            if read is None:
-                return None
-            elements = read
-        count += elements
-    return count
-
-
-def _is_named_tuple(kind: type) -> bool:
-    """Return whether a class is one of named tuples, of which no code runs as it is read."""
-    return issubclass(kind, tuple) and kind.__iter__ is tuple.__iter__ and "_fields" in vars(kind)
-
-
-def _count_array_elements(kind: type, value: Any) -> int | None:  # any value
-    """Return the elements of a tensor or an array: too many of what is not read; None of others."""
-    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-    if torch is not None and kind is torch.Tensor:
-        return int(value.numel()) if _is_host_tensor(torch, value) else ELEMENTS_MAX + 1
-    if numpy is not None and kind is numpy.ndarray:
-        return ELEMENTS_MAX + 1 if value.dtype.hasobject else int(value.size)
-    return _LEAF if _is_numpy_scalar(kind) else None
-
-
-def _is_numpy_scalar(kind: type) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and issubclass(kind, numpy.generic) and kind.__module__ == "numpy"
-
-
-def _is_parameter(kind: type) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and issubclass(kind, torch.nn.Parameter)
-
-
-def _has_only_numbers(value: Any) -> bool:
-    members = value if type(value) in _SEQUENCES else value.values()
-    return all(type(member) in _NUMBERS for member in members)
-
-
-def _find_reader(kind: type) -> Callable[[Any], Any] | None:
-    """Return what reads a tensor, an array or a generator; None for any other type."""
-    if (generator := find_generator_kinds().get(kind)) is not None:
-        return generator.get_state
-    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-    if torch is not None and kind is torch.Tensor:
-        return partial(_extract_tensor, torch)
-    if numpy is None:
-        return None
-    if _is_numpy_scalar(kind):
-        return lambda scalar: scalar.item()
-    return _extract_array if kind is numpy.ndarray else None
-
-
-def _extract_tensor(torch: Any, tensor: Any) -> Any:  # the module, and a torch.Tensor
-    """Return what a tensor holds; None for what is large, or on an accelerator."""
-    if not _is_host_tensor(torch, tensor) or tensor.numel() > ELEMENTS_MAX:
-        return None
-    return tensor.item() if tensor.numel() == 1 else tensor.detach()
-
-
-def _is_host_tensor(torch: Any, tensor: Any) -> bool:  # likewise
-    # torch 2.13: within `torch.func` a tensor stands for others, and has no storage.
-    is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # noqa: SLF001
-    is_dense_host = tensor.device.type == "cpu" and tensor.layout is torch.strided
-    return bool(is_dense_host and not is_wrapped)
-
-
-def _extract_array(array: Any) -> Any:  # a numpy.ndarray
-    return None if array.dtype.hasobject or array.size > ELEMENTS_MAX else array
 
 
 def _find_file(module: str) -> str:

@@ -42,6 +42,9 @@ class Pool:
     def __init__(self) -> None:
         self.agents: dict[str, Any] = {}
 
+    def ensure_agents(self, workers: object) -> None:
+        """Start none."""
+
     def collect(self, node_id: str) -> bool:
         return bool(node_id)
 
