@@ -119,10 +119,12 @@ def has_cut_inputs(step: Step, baseline_step: Step) -> bool:
     if step.attempt == 0 or inputs is None or baseline_inputs is None:
         return False
     is_shorter = 0 < inputs.count < baseline_inputs.count
-    # Of very many samples there is their number alone.
-    is_last_part = baseline_inputs.samples is None or (
-        inputs.samples is not None and baseline_inputs.samples.endswith(inputs.samples)
-    )
+    if baseline_inputs.samples is None:  # of very many there is their number alone
+        is_last_part = not step.losses
+    else:
+        samples, baseline_samples = inputs.samples or "", baseline_inputs.samples
+        is_part = 0 < len(samples) < len(baseline_samples)
+        is_last_part = is_part and baseline_samples.endswith(samples)
     return is_shorter and is_last_part and step.losses == baseline_step.losses
 
 

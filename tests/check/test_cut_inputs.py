@@ -32,6 +32,7 @@ def test_what_was_called_before_the_save_is_no_input_of_the_step_after_it() -> N
         (step(1, SAMPLES), step(0, SAMPLES)),
         (step(1, 0), step(0, SAMPLES)),
         (step(1, 700), step(0, 600)),
+        (step(1, 500, 0.5), step(0, 600, 0.5)),
         (step(1, SAMPLES[8:], 0.5), step(0, SAMPLES, 0.5, 0.25)),  # a micro-batch was lost
     ],
 )
