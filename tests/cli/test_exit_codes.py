@@ -93,6 +93,7 @@ def scenario_in(folder: Path, cluster: str = "") -> Path:
     return file
 
 
+@needs_extension("cluster")
 def test_nothing_happens_to_another_cluster_that_was_not_named_twice(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -104,6 +105,7 @@ def test_nothing_happens_to_another_cluster_that_was_not_named_twice(
     assert "`--allow-faults-on 10.9.9.9:6379` allows them" in said
 
 
+@needs_extension("cluster")
 def test_an_address_on_the_command_line_wins_over_the_files(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -137,6 +139,7 @@ def test_options_that_contradict_each_other_are_refused(
     assert problem in capsys.readouterr().err
 
 
+@needs_extension("cluster")
 def test_a_platform_without_its_client_is_named_with_the_extra_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -149,6 +152,7 @@ def test_a_platform_without_its_client_is_named_with_the_extra_before_anything_s
     assert not (tmp_path / "reports").exists()
 
 
+@needs_extension("cluster")
 def test_a_dry_run_of_a_cluster_that_does_not_answer_is_the_callers_to_put_right(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

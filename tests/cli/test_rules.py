@@ -15,6 +15,7 @@ from chaos.cli.commands import app
 from chaos.cli.rules import list_options
 from chaos.errors import RequestError
 from tests.called import chaos
+from tests.needs import needs_extension
 
 
 def command(
@@ -85,7 +86,10 @@ SCRIPT = "import argparse\nargparse.ArgumentParser().add_argument('--epochs')\nw
     ("words", "option", "line"),
     [
         ("audit train.py --epochs 3", "--epochs", "audit train.py -- --epochs 3"),
-        ("search train.py --epochs=3", "--epochs", "search train.py -- --epochs=3"),
+        pytest.param(
+            *("search train.py --epochs=3", "--epochs", "search train.py -- --epochs=3"),
+            marks=needs_extension("lab"),
+        ),
         ("init train.py -lr .1", "-lr", "init train.py -- -lr .1"),
         ("audit --jobs 2 --lr 3 train.py", "--lr", "audit train.py --jobs 2 -- --lr 3"),
         (

@@ -13,7 +13,8 @@ from chaos.harness import write_suite
 from chaos.report.outcome import SuiteRow, build_suite_row
 from chaos.run.clock import SystemClock
 from tests.called import chaos
-from tests.extensions.preflight.test_command import QUESTION
+from tests.extensions.preflight.question_text import QUESTION
+from tests.needs import needs_extension
 from tests.shelf.conftest import stored
 
 TITLE = "a worker is killed while the checkpoint of the third epoch is uploaded to a far storage"
@@ -27,6 +28,9 @@ LINES = {
     "preflight q.preflight.yaml --simulations 300": "rests on",
     "run scenarios": f"{TITLE} too  ✗ fail",
 }
+
+#: of the commands above
+EXTENSIONS = {"compare": "lab", "preflight": "preflight"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         yield Project(folder, page.parent, rows)
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(line, marks=[needs_extension(EXTENSIONS[word])] if word in EXTENSIONS else [])
+        for line in LINES
+        for word in line.split()[:1]
+    ],
+)
 def test_without_a_terminal_no_line_is_broken_or_filled_up(line: str, project: Project) -> None:
     done = chaos(*line.format(suite=project.suite).split(), folder=project.folder)
 

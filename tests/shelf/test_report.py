@@ -168,6 +168,7 @@ def test_a_suite_of_an_older_chaos_can_be_opened_and_not_compared(tmp_path: Path
         report_store.load_summaries(old)
 
 
+@needs_extension("lab")
 def test_the_trend_page_links_runs_and_suites_that_exist(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stocked: Shelf
 ) -> None:
