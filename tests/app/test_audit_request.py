@@ -21,6 +21,7 @@ from chaos.errors import RequestError
 from chaos.model.expect import AcceptedFinding
 from chaos.model.launcher import LAUNCHER_FACTS
 from tests.accepted import expect_text
+from tests.needs import needs_extension
 
 NAMES = [item.name for item in fields(AuditRequest) if item.name not in ("script", "arguments")]
 
@@ -50,6 +51,7 @@ def test_each_field_is_an_option_with_its_name_and_its_default() -> None:
         assert default in (None, []) or default == getattr(request, name), name
 
 
+@needs_extension("slurm")
 def test_every_field_that_a_launchers_row_names_needs_such_a_launcher() -> None:
     named_fields = {name for facts in LAUNCHER_FACTS.values() for name in facts.fields.audit}
 
@@ -199,6 +201,7 @@ def test_one_run_at_a_time_goes_with_any_backend() -> None:
     assert asked(backend="ray", jobs=1).jobs == 1
 
 
+@needs_extension("slurm")
 @pytest.mark.parametrize(
     ("options", "launcher", "problem"),
     [

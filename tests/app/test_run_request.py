@@ -13,6 +13,7 @@ from chaos.app.option_names import describe_option
 from chaos.app.run import RunOptions, RunRequest, find_open_backend
 from chaos.cli.commands import app
 from chaos.errors import RequestError
+from tests.needs import needs_extension
 
 NAMES = [item.name for item in fields(RunRequest) if item.name != "scenario"]
 JOB = "scenario: x\njob: {script: train.py, workers: 1}\n"
@@ -30,6 +31,7 @@ def test_each_keyword_is_an_option_of_the_command_with_its_default() -> None:
     }
 
 
+@needs_extension("slurm")
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

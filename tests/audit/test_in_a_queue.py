@@ -23,6 +23,8 @@ from tests.audit.test_site_sample import under_torchrun
 from tests.called import chaos as called
 from tests.needs import needs_extension
 
+pytestmark = needs_extension("slurm")
+
 HEADER = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --requeue\nsrun python train.py\n"
 
 

@@ -19,6 +19,7 @@ from tests.accepted import expect_text
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, later, result_on, resumed_at, rows, without
 from tests.findings import expect_finding
+from tests.needs import needs_extension
 
 KILLED = Story((Strike(2, 3, 1),))
 PREEMPTED = Story((Strike(1, 2, 1, kind="preempt_node"),))
@@ -85,11 +86,13 @@ def queued(address: str | None) -> RunAnalysis:
     return RunAnalysis(there, KILLED.history(), KILLED.baseline())
 
 
+@needs_extension("slurm")
 @pytest.mark.parametrize(("address", "allowed_s"), [(None, 120), ("head:6817", inf)])
 def test_a_queue_of_others_may_keep_a_job_waiting(address: str | None, allowed_s: float) -> None:
     assert find_recovery_limit(queued(address)).seconds == allowed_s
 
 
+@needs_extension("slurm")
 def test_a_recovery_without_a_limit_is_no_evidence_and_says_so() -> None:
     result = check_recovery.check(queued("head:6817"))
 

@@ -13,6 +13,7 @@ from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, fin
 from chaos.model.launcher_policy import LauncherPolicy
 from chaos.model.scenario import ClusterShape, Job
 from chaos.plan.draw import DRAWN, can_be_drawn
+from tests.needs import needs_extension
 
 LACKS: dict[Launcher, dict[str, str]] = {
     "ray": {
@@ -96,6 +97,7 @@ def plainest(fault: type[Fault]) -> Fault:
     return fault.model_construct()
 
 
+@needs_extension("slurm")
 @pytest.mark.parametrize("facts", LAUNCHER_FACTS.values(), ids=LAUNCHER_FACTS)
 def test_a_launchers_jobs_can_have_all_but_this(facts: LauncherPolicy) -> None:
     assert lacks(facts) == LACKS[facts.name]

@@ -25,6 +25,7 @@ from chaos.plan.permissions import (
     find_refusals,
 )
 from tests.accepted import expect_text
+from tests.needs import needs_extension
 
 HERE = "10.0.0.1:6379"
 ALL = Permissions(faults_on=HERE, node_loss=True)
@@ -256,6 +257,7 @@ def in_a_queue(kind: str, **settings: object) -> Plan:
     return make_plan(scenario, file=Path("x.chaos.yaml"), seed=0, cwd=Path("/work"))
 
 
+@needs_extension("slurm")
 def test_a_queue_of_others_has_to_be_named_twice_as_well() -> None:
     plan = in_a_queue("requeue_job")
 
@@ -263,11 +265,13 @@ def test_a_queue_of_others_has_to_be_named_twice_as_well() -> None:
     assert find_missing_permission(plan, ALL) is None
 
 
+@needs_extension("slurm")
 @pytest.mark.parametrize("kind", ["requeue_job", "signal_job", "kill_worker", "raise_in_worker"])
 def test_a_user_may_do_to_his_own_job_what_slurm_lets_him(kind: str) -> None:
     assert not find_refusals(in_a_queue(kind), Permissions(faults_on=HERE))
 
 
+@needs_extension("slurm")
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
@@ -288,6 +292,7 @@ def test_what_is_an_operators_or_takes_from_others_is_refused_there(
     expect_text(refusal.reason)
 
 
+@needs_extension("slurm")
 def test_the_address_of_the_command_line_is_a_slurms_as_well() -> None:
     overrides = ClusterOverrides("head:6817", storage="/shared")
 

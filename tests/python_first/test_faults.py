@@ -15,10 +15,12 @@ from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, 
 from chaos.scenario_file.faults import kill_worker, preempt_node
 from chaos.scenario_file.from_python import BY_NAME, DRAWS, PLACE, list_settings
 from chaos.scenario_file.signatures import build_stub
+from tests.needs import needs_extension
 
 ROOT = Path(__file__).parents[2]
 
 
+@needs_extension("slurm")
 def test_the_stub_is_the_one_that_the_records_make() -> None:
     written = (ROOT / "chaos/scenario_file/faults.pyi").read_text(encoding="utf-8")
 
