@@ -90,11 +90,6 @@ def find_installation() -> Installation:
     )
 
 
-def is_extended() -> bool:
-    """Return whether any package registers an extension of chaos; none is imported."""
-    return any(metadata.entry_points(group=group) for group in (FAULTS_GROUP, CHECKS_GROUP))
-
-
 def build_install_command(extra: str) -> str:
     """Return the command that installs an extra of chaos here."""
     return find_installation().build_command(extra)

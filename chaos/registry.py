@@ -13,7 +13,7 @@ from importlib import metadata
 from typing import Any
 
 from chaos.extension_modules import is_extension_module
-from chaos.installation import LAUNCHERS_GROUP
+from chaos.installation import CHECKS_GROUP, FAULTS_GROUP, LAUNCHERS_GROUP
 
 # Set to "off" for the processes of a job: they inject nothing and judge nothing, and a package
 # that is loaded beside a training must not change it.
@@ -84,6 +84,11 @@ def load_registry(
         )
     usable = tuple(entry for entry in entries if entry.problem is None)
     return Registry(usable, tuple(entry for entry in entries if entry.problem is not None))
+
+
+def has_foreign_extensions() -> bool:
+    """Return whether another package registers a fault, a check or a launcher; none is imported."""
+    return any(map(list_foreign_entry_points, (FAULTS_GROUP, CHECKS_GROUP, LAUNCHERS_GROUP)))
 
 
 def list_foreign_entry_points(group: str) -> list[metadata.EntryPoint]:

@@ -6,15 +6,19 @@ typer: `guard = chaos.extensions.guard.command:guard`. Its module may say what t
 """
 
 import ast
-from collections.abc import Iterator
 from functools import cache, cached_property
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from chaos.errors import UsageError
-from chaos.extension_modules import find_module_file, is_extension_module
+from chaos.extension_modules import (
+    find_module_file,
+    is_extension_module,
+    list_own_entry_points,
+)
 from chaos.installation import COMMANDS_GROUP
+from chaos.registry import list_foreign_entry_points
 
 START, RESULTS, CLUSTER, TOOLS = "Start", "Results", "Cluster configuration", "Tools"
 PANELS = (START, RESULTS, CLUSTER, TOOLS)
@@ -66,7 +70,7 @@ class RegisteredCommand(CommandEntry):
     def load_function(self) -> Any:  # noqa: ANN401
         try:
             return self._point.load()
-        except (ImportError, AttributeError) as error:
+        except Exception as error:
             if is_extension_module(self._point.module):
                 raise
             package = "a package" if self._point.dist is None else self._point.dist.name
@@ -78,9 +82,12 @@ class RegisteredCommand(CommandEntry):
 
     @cached_property
     def _texts(self) -> dict[str, str]:
-        """The texts that its module assigns to names, as its file has them."""
-        file = find_module_file(self._point.module)
-        body = ast.parse(file.read_text(encoding="utf-8")).body if file is not None else []
+        """The texts that its module assigns to names; none of a file that cannot be read."""
+        try:
+            file = find_module_file(self._point.module)
+            body = [] if file is None else ast.parse(file.read_bytes()).body
+        except (OSError, SyntaxError, ValueError):  # the command itself says so when it is called
+            return {}
         return {
             statement.targets[0].id: statement.value.value
             for statement in body
@@ -122,22 +129,16 @@ CORE_COMMANDS = tuple(
 def list_commands() -> tuple[CommandEntry, ...]:
     """Return all commands, chaos's own first.
 
-    A command whose module is gone with the folder of its extension is none. Raises `UsageError`
-    where another package takes the name of one that is there.
+    Raises `UsageError` where another package takes the name of one that is there.
     """
     entries = {entry.name: entry for entry in CORE_COMMANDS}
-    for registered in _list_registered_commands():
-        if registered.name in entries:
-            raise UsageError(
-                f"{registered.function} is registered as the command {registered.name}, "
-                "which chaos has already",
-                "Uninstall its package, or rename it there.",
-            )
-        entries[registered.name] = registered
+    for list_entry_points in (list_own_entry_points, list_foreign_entry_points):
+        for point in sorted(list_entry_points(COMMANDS_GROUP), key=lambda point: point.name):
+            if point.name in entries:
+                raise UsageError(
+                    f"{point.value} is registered as the command {point.name}, which is "
+                    f"{entries[point.name].function}",
+                    "Uninstall its package, or rename it there.",
+                )
+            entries[point.name] = RegisteredCommand(point)
     return tuple(entries.values())
-
-
-def _list_registered_commands() -> Iterator[RegisteredCommand]:
-    for point in sorted(entry_points(group=COMMANDS_GROUP), key=lambda point: point.name):
-        if not is_extension_module(point.module) or find_module_file(point.module) is not None:
-            yield RegisteredCommand(point)

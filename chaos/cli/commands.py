@@ -22,7 +22,7 @@ from chaos.cli import signals
 from chaos.cli.command_table import PANELS, CommandEntry, list_commands
 from chaos.cli.streams import write_document
 from chaos.errors import ChaosError, JobError, RequestError, UsageError
-from chaos.installation import is_extended
+from chaos.registry import has_foreign_extensions
 from chaos.report.screen import build_console
 
 EXIT_PASS, EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_HARNESS = range(5)
@@ -156,7 +156,7 @@ def top(
     from chaos import settings  # noqa: PLC0415 - what `--help` need not import
 
     context.default_map = settings.load_defaults([entry.name for entry in list_commands()])
-    if is_extended():  # else all checks would be imported for nothing
+    if has_foreign_extensions():  # else all checks would be imported for nothing
         from chaos.other_packages import require_usable_extensions  # noqa: PLC0415 - likewise
 
         require_usable_extensions()

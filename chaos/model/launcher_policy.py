@@ -79,8 +79,8 @@ class LauncherPolicy(LauncherFacts):
         """Return why it does not have a part that a fault or a check needs; None if it has it."""
         if part is None or part in self.features:
             return None
-        who = "a launcher that counts restarts" if part == "budget" else WHO_HAS.get(part)
-        return f"needs {who or 'Ray Train'}"
+        owner = "a launcher that counts restarts" if part == "budget" else WHO_HAS.get(part)
+        return f"needs {owner or 'Ray Train'}"
 
     def can_have_fault(
         self, family: str, needed_part: LauncherFeature | None, *, nodes: int

@@ -108,6 +108,23 @@ def test_the_form_is_the_one_asked_for_or_that_of_the_file(tmp_path: Path) -> No
             Document.from_options(form, tmp_path / file, "json")  # type: ignore[arg-type]
 
 
+def list_imported(*words: str) -> set[str]:
+    """Return the modules that a command has imported, in a process of its own."""
+    code = f"import sys; sys.argv[1:] = {[*words]}\ntry: from chaos.cli import main; main()\n"
+    code += "except SystemExit: print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert "chaos.cli.commands" in modules
+    return modules
+
+
 @pytest.mark.parametrize(
     ("words", "slow"),
     [
@@ -119,20 +136,16 @@ def test_the_form_is_the_one_asked_for_or_that_of_the_file(tmp_path: Path) -> No
     ],
 )
 def test_help_imports_nothing_that_is_slow(words: list[str], slow: set[str]) -> None:
-    code = f"import sys; sys.argv[1:] = {words}\ntry: from chaos.cli import main; main()\n"
-    code += "except SystemExit: print(sorted({name.partition('.')[0] for name in sys.modules}))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    assert not {name.partition(".")[0] for name in list_imported(*words)} & slow
 
-    imported = set(done.stdout.splitlines()[-1].strip("[]").replace("'", "").split(", "))
-    assert "chaos" in imported
-    assert not imported & slow
+
+def test_help_imports_no_extension() -> None:
+    assert not [name for name in list_imported("--help") if name.startswith("chaos.extensions.")]
+
+
+def test_no_check_is_imported_where_no_other_package_registers_any() -> None:
+    """The extensions of chaos register faults, and are no other package."""
+    assert "chaos.other_packages" not in list_imported("doctor", "--nope")
 
 
 def test_help_names_every_command(tmp_path: Path) -> None:
@@ -141,20 +154,3 @@ def test_help_names_every_command(tmp_path: Path) -> None:
     named = [entry.name for entry in list_commands() if f"\n  {entry.name} " in said]
     assert named == [entry.name for entry in list_commands()]
     assert said.index("\n  audit ") < said.index("\n  run ") < said.index("\n  report ")
-
-
-def test_help_imports_no_extension() -> None:
-    code = "import sys; sys.argv[1:] = ['--help']\ntry: from chaos.cli import main; main()\n"
-    code += "except SystemExit: print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    imported = done.stdout.splitlines()[-1].split()
-    assert "chaos.cli.commands" in imported
-    assert not [name for name in imported if name.startswith("chaos.extensions.")]

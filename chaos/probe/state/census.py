@@ -307,7 +307,8 @@ class Census:
 
     def _add_state_links(self, path: str, optimizer: Any) -> None:
         """Look which tensors of an optimizer's state are those of another one as well."""
-        number = next((n for n, known in enumerate(self._optimizers) if known is optimizer), 0)
+        numbers = (n for n, other in enumerate(self._optimizers) if other is optimizer)
+        number = next(numbers, 0)
         if number:
             path, links = f"{path}{SHARED_STATE}", StateLinks(number, self._optimizers)
             self._record_value(path, links, optimizer, None)
