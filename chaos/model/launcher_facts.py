@@ -150,6 +150,8 @@ class FieldRules:
     missing_job: tuple[str, ...]
     #: Those of an audit's request that it takes, beside those for every launcher's jobs.
     audit: tuple[str, ...]
+    #: Why it does not have a field of `job`, where that is for a reason of its own.
+    job_problems: Mapping[str, str] = field(default_factory=dict)
     #: Why it refuses fields that other launchers' jobs may have, and what to do instead.
     restart_refusal: str = ""
     restart_hint: str = ""

@@ -123,26 +123,21 @@ class LauncherPolicy(LauncherFacts):
         is_elastic = category == "fewer workers after it"
         if is_elastic and self.nodes.restarts_elsewhere:
             return "each start of the command has as many ranks"
+        takes_nodes = "nodes" in self.fields.audit
         if needs_node and not (has_remote_ranks or self.replaces_lost_nodes):
-            return "the job has one node; --nodes 2 gives it two"
+            hint = "; --nodes 2 gives it two" if takes_nodes else ""
+            return f"the job has one node{hint}"
         if is_elastic and not self.replaces_lost_nodes:
-            return "the job has a fixed number of nodes; --nodes 1:2 lets it go on with one"
+            hint = "; --nodes 1:2 lets it go on with one" if takes_nodes else ""
+            return f"the job has a fixed number of nodes{hint}"
         return None
 
     def describe_untried_sites(
         self, node_categories: tuple[str, ...], *, has_remote_ranks: bool
     ) -> Iterator[str]:
         """Yield sentences on the sites that no audit of its jobs has."""
-        if self.replaces_lost_nodes:
-            return
-        yield (
-            "no fault takes the node that hosts the rendezvous, that of rank 0: torchelastic does "
-            "not survive its loss, whatever the job does; nor is one injected at the last step of "
-            "training, for no agent whose workers have ended starts them again"
-            if has_remote_ranks
-            else f"not tried, since the job has one node: {'; '.join(node_categories)}; --nodes 2 "
-            "gives it two, and with --restart command its command is started again on another"
-        )
+        if not self.replaces_lost_nodes and not has_remote_ranks:
+            yield f"not tried, since the job has one node: {'; '.join(node_categories)}"
 
     def describe_clock_epochs(self, epochs: str, epoch_steps: int | None) -> tuple[str, str]:
         """Return what a job does by the clock, and what follows for its epochs.

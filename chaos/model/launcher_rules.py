@@ -16,7 +16,6 @@ _JOB_FIELD_PROBLEMS = {
     "train_loop": "job.launcher {1} starts a script: write job.script or job.module",
     "epoch_steps": "job.epoch_steps is for jobs without Ray: with Ray Train a report ends an epoch",
     "failure": "job.failure: {1} counts no restarts of a job",
-    "module": "job.launcher {1} starts a script for sbatch: write job.script",
     "then": "job.then is a script for sbatch: it goes with `launcher: slurm`",
     "array_task": "job.array_task is of a script for sbatch: it goes with `launcher: slurm`",
 }
@@ -29,7 +28,8 @@ def check_job_fields(policy: LauncherPolicy, job: Job) -> None:
     fields = type(job).model_fields
     for name in policy.fields.missing_job:
         if getattr(job, name) != fields[name].default:
-            problem = _JOB_FIELD_PROBLEMS.get(name, _NEEDS_RAY)
+            own_problem = policy.fields.job_problems.get(name)
+            problem = own_problem or _JOB_FIELD_PROBLEMS.get(name, _NEEDS_RAY)
             raise ValueError(problem.format(name, policy.name))
 
 

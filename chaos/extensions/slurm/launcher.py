@@ -111,6 +111,7 @@ LAUNCHER = SlurmPolicy(
     fields=facts.FieldRules(
         cluster=("nodes", "address", "preempt_mode"),
         missing_job=(*facts.OF_RAY, "failure", "module"),
+        job_problems={"module": "job.launcher slurm starts a script for sbatch: write job.script"},
         audit=("epoch_steps", "grace"),
         restart_refusal="a script for sbatch is started again by Slurm, if it was requeued",
         restart_hint="Leave it out: the script's own lines say how it begins again.",

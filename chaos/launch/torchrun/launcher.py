@@ -1,5 +1,7 @@
 """The launcher of jobs that torchrun starts."""
 
+from collections.abc import Iterator
+
 from chaos.model import launcher_facts as facts
 from chaos.model.launcher_policy import LauncherPolicy
 
@@ -8,6 +10,24 @@ class TorchrunPolicy(LauncherPolicy):
     """The policy of torchrun's jobs."""
 
     backend = "chaos.launch.torchrun.backend:TorchrunBackend"
+
+    def describe_untried_sites(
+        self, node_categories: tuple[str, ...], *, has_remote_ranks: bool
+    ) -> Iterator[str]:
+        if has_remote_ranks and not self.replaces_lost_nodes:
+            yield (
+                "no fault takes the node that hosts the rendezvous, that of rank 0: torchelastic "
+                "does not survive its loss, whatever the job does; nor is one injected at the last "
+                "step of training, for no agent whose workers have ended starts them again"
+            )
+        hint = (
+            "--nodes 2 gives it two, and with --restart command its command is started again on "
+            "another"
+        )
+        for sentence in super().describe_untried_sites(
+            node_categories, has_remote_ranks=has_remote_ranks
+        ):
+            yield f"{sentence}; {hint}"
 
 
 LAUNCHER = TorchrunPolicy(
