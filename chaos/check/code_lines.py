@@ -8,13 +8,14 @@ from chaos.check.diagnosis import CAUSES, EFFECTS
 from chaos.check.kinds.state import ModelRestructured, UntiedParameters
 from chaos.model.diagnosis import Resume
 from chaos.model.event import CodeLine, FileSaved, NamesGiven
-from chaos.model.events.state import IN_LOADER
+from chaos.model.events.state import IN_LOADER, IS_PARAM_GROUPS, SHARED_STATE
 from chaos.model.history import History
 from chaos.model.verdict import CheckResult, JobLine, Role
 from chaos.wording import join_names
 
 _EACH_MAX = 2  # lines that save, and lines that read
 _MADE_MAX = 3
+_LINKS = (IS_PARAM_GROUPS, SHARED_STATE)
 _STRUCTURE_KINDS = (ModelRestructured.kind, UntiedParameters.kind)
 
 
@@ -51,10 +52,9 @@ def find_value_lines(
         if (
             source_line := _find_source_line(object_names, candidate.path.removesuffix(IN_LOADER))
         ) is not None:
-            # What a loader's processes were started with belongs in no save.
-            paths_by_line.setdefault(source_line, []).extend(
-                () if candidate.is_copy else (candidate.path,)
-            )
+            # What a loader's processes were started with belongs in no save, nor what a link says.
+            is_saved = not candidate.is_copy and not candidate.path.endswith(_LINKS)
+            paths_by_line.setdefault(source_line, []).extend((candidate.path,) if is_saved else ())
     value_lines = [
         _build_line(analysis, "made", source_line, paths)
         for source_line, paths in paths_by_line.items()

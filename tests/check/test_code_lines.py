@@ -7,6 +7,7 @@ from chaos.check.census import CensusDifference
 from chaos.check.code_lines import describe_save_contents, find_code_lines, find_value_lines
 from chaos.check.judge import judge, judge_analysis
 from chaos.model import event as ev
+from chaos.model.events.state import SHARED_STATE
 from chaos.model.history import Baseline, History
 from chaos.model.verdict import JobLine, Verdict
 from tests.accepted import expect_text
@@ -85,6 +86,15 @@ def test_values_have_the_line_of_what_holds_them_and_share_it() -> None:
 
     assert (made.names, made.line, made.part) == (("kl.value", "kl.count"), 2, "")
     assert read.role == "read"
+
+
+def test_whose_object_a_value_is_belongs_in_no_save() -> None:
+    analysis = RunAnalysis(KILLED.plan(), named(KILLED.history()), Baseline([KILLED.baseline()]))
+    value = CensusDifference(f"kl{SHARED_STATE}", "", "", is_initial=True)
+
+    (made,) = find_value_lines(analysis, [value], [])
+
+    assert (made.names, made.line) == ((), 2)
 
 
 def line(role: str, *names: str, part: str = "") -> JobLine:
