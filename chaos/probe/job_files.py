@@ -49,7 +49,12 @@ class JobFiles(TrainingListener):
         self._has_told_save = False
         self.epoch_ends = EpochEnds(cursor, saves, ranks=ranks, reported_epoch=reported_epoch)
         self.resume_finder = ResumeFinder(
-            cursor, saves, ranks=ranks, may_move=may_move, is_untouched=self._is_untouched
+            cursor,
+            saves,
+            ranks=ranks,
+            may_move=may_move,
+            is_untouched=self._is_untouched,
+            is_epoch_end=self.epoch_ends.is_end,
         )
         self.load_recorder = LoadRecorder(record, saves, self.resume_finder, listener)
         self.thread_places = ThreadPlaces(cursor)

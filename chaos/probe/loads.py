@@ -9,7 +9,7 @@ from typing import Literal
 from chaos.check.resume_place import InferredPlace, ResumePlaceIndex, StepKeys, find_resume_point
 from chaos.model.event import CodeLine, FileLoaded, FilesSeen, Repositioned, SeenFile
 from chaos.model.objects import is_store_object
-from chaos.model.places import START
+from chaos.model.places import START, TrainingPlace
 from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.file_facts import find_neighbours
 from chaos.probe.job_code import find_running_line
@@ -35,7 +35,7 @@ class ResumeFinder:
     rank that seemed to begin anew, has reported and saved nothing since, and reads a save then, or
     loads a state into a module, is looked at once more at its next step: with the model, or the
     inputs and losses, of a later place it resumed there. `is_untouched` returns whether a rank has
-    reported or saved nothing in this attempt.
+    reported or saved nothing in this attempt, `is_epoch_end` whether an epoch ends at a place.
     """
 
     def __init__(
@@ -46,10 +46,11 @@ class ResumeFinder:
         ranks: int,
         may_move: bool,
         is_untouched: Callable[[], bool],
+        is_epoch_end: Callable[[TrainingPlace], bool],
     ) -> None:
         self._cursor = cursor
         self._saves = saves
-        self._ranks, self._is_untouched = ranks, is_untouched
+        self._ranks, self._is_untouched, self._is_epoch_end = ranks, is_untouched, is_epoch_end
         self._reads: list[ResumedSave] = []
         self._can_use_files = may_move
         self.is_unresolved = cursor.attempt > 0
@@ -99,9 +100,6 @@ class ResumeFinder:
         `evidence` is what was seen of its first step; `is_over`: it made none.
         """
         self.is_unresolved, cursor = False, self._cursor
-        if self.has_late_read and not self._is_untouched():
-            self.has_late_read = False  # it has saved what it trained: that was no prelude
-            return None
         earlier_states = self._saves.load_states(attempt_limit=cursor.attempt)
         index = self._saves.load_index(cursor.rank, ranks=self._ranks)
         is_fresh = earlier_states.models.get(evidence.model) == {START}
@@ -111,6 +109,7 @@ class ResumeFinder:
         is_moved = (
             resume_point.training_place > (cursor.epoch, cursor.step)
             and resume_point.evidence in _TRAINING_EVIDENCE
+            and not self._continues_at(resume_point.training_place)
         )
         if is_late and not is_moved:
             return self._set_steps_aside(earlier_states) if is_over else None
@@ -129,6 +128,15 @@ class ResumeFinder:
             evidence=resume_point.evidence,
             other_places=resume_point.alternatives,
         )
+
+    def _continues_at(self, place: TrainingPlace) -> bool:
+        """Return whether a place is the one after the steps that this attempt has made.
+
+        A job may load a state in the middle of its training, as one that builds a model from what
+        it has just trained: it goes on, and has not resumed.
+        """
+        cursor = self._cursor
+        return place == (cursor.epoch + 1, 0) and self._is_epoch_end(cursor.training_place)
 
     def _set_steps_aside(self, earlier_states: ResumePlaceIndex) -> Repositioned | None:
         """Return the start of a rank that loaded a state and trained no more, if it had that left.
