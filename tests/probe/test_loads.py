@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.check.resume_place import ResumePoint, StepKeys
+from chaos.check.attempt import ResumePoint
+from chaos.check.resume_place import StepKeys
 from chaos.model.places import TrainingPlace
 from chaos.probe import loads
 from chaos.probe.cursor import Cursor
