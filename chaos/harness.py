@@ -29,6 +29,7 @@ from chaos.errors import (
 from chaos.job_failure import (
     build_job_error,
     check_needs,
+    check_rank_epochs,
     check_stated_steps,
     refuse_empty_draw,
     refuse_separate_jobs,
@@ -144,6 +145,7 @@ class Harness:
         refuse_empty_draw(plan)
         baseline = self.obtain_baseline(plan)
         check_stated_steps(plan, baseline)
+        check_rank_epochs(plan, baseline)
         run_s = find_run_limit_s(plan, baseline)
         limits = plan.limits.replace(run_s=run_s)
         plan = plan.replace(limits=limits)

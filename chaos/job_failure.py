@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from chaos.check.ending import find_ending
+from chaos.check.rank_epochs import find_stepped_epochs
 from chaos.check.standstill import describe_waits, find_waits
 from chaos.errors import (
     ForeignFileError,
@@ -116,6 +117,16 @@ def check_stated_steps(plan: Plan, baseline: Baseline) -> None:
                 f"Write `steps_per_epoch: {lengths[-1]}`: places and lives are counted by it.",
                 location=_locate_job_line(plan),
             )
+
+
+def check_rank_epochs(plan: Plan, baseline: Baseline) -> None:
+    """Raise `JobError` where the ranks of the baseline ended one epoch at two steps."""
+    if (epochs := find_stepped_epochs(plan, baseline.runs)) is not None:
+        raise JobError(
+            f"the ranks do not step together: {epochs.describe_ends()}",
+            f"Write `epoch_steps: {epochs.steps}` below `job`: epochs are then counted by steps.",
+            location=_locate_job_line(plan),
+        )
 
 
 def build_job_error(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:

@@ -24,6 +24,7 @@ from chaos.audit.notes import (
     note_resume_option,
     note_side_effects,
     note_start_difference,
+    note_stepped_epochs,
     note_uncompared_files,
     warning,
 )
@@ -33,6 +34,7 @@ from chaos.check.analysis import RunTables
 from chaos.check.data_warnings import find_data_warnings
 from chaos.check.file_contents import find_unequal_files
 from chaos.check.prediction_band import RUNS_MIN
+from chaos.check.rank_epochs import EPOCHS_BY_STEPS, find_stepped_epochs
 from chaos.check.regrid import regrid_baseline
 from chaos.check.storage import find_shared_file_warnings
 from chaos.check.time_limits import add_idle_limit
@@ -61,7 +63,6 @@ from chaos.run.ports import Backend, ScriptBackend
 CLEAN_RUNS = 2
 STAGE = "clean run"
 BAND: Profile = "standard"
-EPOCHS_BY_STEPS = 5  # of a job whose saves come by the clock: an early, a late, three in between
 
 
 @dataclass(frozen=True)
@@ -134,18 +135,7 @@ class CleanRunner:
 
         Raises `JobError` if the job fails in one of them.
         """
-        with self.backend.open_fresh(reseeded_plan=plan) as second_start:
-            guess = plan.replace(follows_script=follows_script)
-            first_run, number = self._run(guess, 1), 2
-            script_plan = set_script_workers(
-                plan, measure_job(first_run.history), keeps_count=not follows_script
-            )
-            if script_plan != plan:
-                plan, first_run, number = script_plan, self._run(script_plan, 2), 3
-            second_history, start_note = self._repeat_start(second_start, plan, number)
-        starts = _ComparedStarts(
-            plan, first_run, second_history, [start_note] if start_note else [], number
-        )
+        starts = self._make_two_starts(plan, follows_script=follows_script)
         self._compare_runs(starts)
         watched_history = self._make_watched_run(starts)
         comparison, same_start_runs = starts.comparison, starts.same_start_runs
@@ -195,6 +185,30 @@ class CleanRunner:
             hash_seed_difference=starts.hash_seed_difference,
             recoveries=tuple(_find_recoveries(starts.plan)),
         )
+
+    def _make_two_starts(self, plan: Plan, *, follows_script: bool) -> "_ComparedStarts":
+        """Run the job from two starts of its script, with the workers and epochs that it has."""
+        with self.backend.open_fresh(reseeded_plan=plan) as second_start:
+            guess = plan.replace(follows_script=follows_script)
+            first_run, number = self._run(guess, 1), 2
+            script_plan = set_script_workers(
+                plan, measure_job(first_run.history), keeps_count=not follows_script
+            )
+            if script_plan != plan:
+                plan, first_run, number = script_plan, self._run(script_plan, 2), 3
+            second_history, start_note = self._repeat_start(second_start, plan, number)
+            histories = [history for history in (first_run.history, second_history) if history]
+            stepped_epochs = find_stepped_epochs(plan, histories)
+            if stepped_epochs is not None:
+                plan = stepped_epochs.set_length(plan)
+                first_run, number = self._run(plan, number + 1, run_total=number + 2), number + 2
+                second_history, start_note = self._repeat_start(
+                    second_start, plan, number, run_total=number
+                )
+        start_notes = [start_note] if start_note else []
+        if stepped_epochs is not None:
+            start_notes.append(note_stepped_epochs(stepped_epochs))
+        return _ComparedStarts(plan, first_run, second_history, start_notes, number)
 
     def repeat_on_backend(self, backend: Backend, clean: CleanResult, plan: Plan) -> CleanResult:
         """Return clean runs with those of the same job on another backend as the baseline.

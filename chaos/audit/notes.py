@@ -13,6 +13,7 @@ from chaos.audit.site_category import (
     needs_nodes,
 )
 from chaos.check.ending import find_ending
+from chaos.check.rank_epochs import SteppedEpochs
 from chaos.check.save_operations import find_operations
 from chaos.model.event import (
     ChildTrained,
@@ -228,6 +229,15 @@ def note_clock_reports(
         f"the job {events} by the clock ({repetition.reports_apart}): its losses, inputs and "
         "state are compared step by step; its metrics, the files that it saves, which of "
         f"them it keeps, and how much work a restart repeats are not compared; {consequence}"
+    )
+
+
+def note_stepped_epochs(stepped_epochs: SteppedEpochs) -> Note:
+    """Return the note on a job whose ranks do not step together."""
+    steps = stepped_epochs.steps
+    return note(
+        f"the ranks do not step together: {stepped_epochs.describe_ends()}; epochs are counted by "
+        f"steps, {steps} each (--epoch-steps {steps})"
     )
 
 

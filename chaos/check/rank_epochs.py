@@ -1,0 +1,80 @@
+"""Epochs by a number of steps, for a job whose ranks do not step together."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from chaos.check.regrid import ReportGrid
+from chaos.model.event import FileSaveBegun, ReportBegun
+from chaos.model.history import History
+from chaos.model.plan import Plan
+
+EPOCHS_BY_STEPS = 5  # without an even distance of saves: an early, a late, three in between
+
+
+@dataclass(frozen=True)
+class EpochEnd:
+    """The end of an epoch of one rank, as the number of its steps up to there."""
+
+    rank: int
+    step_count: int
+
+    def __str__(self) -> str:
+        return f"after step {self.step_count} of rank {self.rank}"
+
+
+@dataclass(frozen=True)
+class SteppedEpochs:
+    """A number of steps as the epoch of a job, and two ends of one epoch that ask for it."""
+
+    steps: int
+    ends: tuple[EpochEnd, EpochEnd]
+
+    def describe_ends(self) -> str:
+        """Return both ends in words: "one epoch ended after step 18 of rank 0, and …"."""
+        first_end, other_end = self.ends
+        return f"one epoch ended {first_end}, and {other_end}"
+
+    def set_length(self, plan: Plan) -> Plan:
+        """Return the plan with epochs of this length."""
+        return plan.replace(job=plan.job.replace(epoch_steps=self.steps))
+
+
+def find_stepped_epochs(plan: Plan, runs: Sequence[History]) -> SteppedEpochs | None:
+    """Return epochs by steps if the ranks of a clean run ended one elsewhere; None if they did not.
+
+    Without reports, a save of any rank ends the epoch of all ranks. Those that share gradients
+    know of a save before their next step. With local updates (DiLoCo, arXiv:2311.08105) a rank may
+    be ahead of the one that saves: its epoch ends elsewhere in every run, or never. A right job of
+    this kind was said to have repeated 18 steps on one rank.
+    """
+    if plan.job.epoch_steps is not None:
+        return None
+    for history in runs:
+        if any(history.select_events(ReportBegun)):
+            return None  # reports end the epochs
+        grid = ReportGrid.from_history(history)
+        for ends in _find_differing_ends(grid):
+            return SteppedEpochs(_find_save_distance(history, grid), ends)
+    return None
+
+
+def _find_differing_ends(grid: ReportGrid) -> Iterator[tuple[EpochEnd, EpochEnd]]:
+    """Yield the first ends that two ranks with the same number of steps do not share."""
+    rows = {rank: sorted({*row} - {0}) for rank, row in sorted(grid.cumulative_steps.items())}
+    first_rank = next(iter(rows), 0)
+    for rank, row in rows.items():
+        if row[-1:] != rows[first_rank][-1:]:
+            continue  # ranks with other work have other ends
+        for first_end, end in zip(rows[first_rank], row, strict=False):
+            if first_end != end:
+                yield EpochEnd(first_rank, first_end), EpochEnd(rank, end)
+
+
+def _find_save_distance(history: History, grid: ReportGrid) -> int:
+    """Return the number of steps between two saves; a fifth of all steps if it is not even."""
+    saves = (save for _, save in history.select_events(FileSaveBegun))
+    save_steps = {grid.count_steps(save.rank, save.epoch, save.step) for save in saves}
+    distances = {later - step for step, later in pairwise(sorted({0, *save_steps}))}
+    step_count = max(row[-1] for row in grid.cumulative_steps.values())
+    return distances.pop() if len(distances) == 1 else -(-step_count // EPOCHS_BY_STEPS)
