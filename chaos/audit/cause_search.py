@@ -169,7 +169,7 @@ def has_trained_equally(analysis: RunAnalysis, verdict: Verdict, check: str) -> 
     still be wrong for a reason of its own.
     """
     passed_checks = {r.check for r in verdict.results if r.status == "pass" and r.evidence}
-    if not {check, FAULTS_HAPPENED} <= passed_checks:
+    if not {check, FAULTS_HAPPENED} <= passed_checks or not _has_all_steps(analysis):
         return False
     comparison = analysis.comparison
     return TRAJECTORY in passed_checks or (
@@ -177,6 +177,17 @@ def has_trained_equally(analysis: RunAnalysis, verdict: Verdict, check: str) -> 
         and comparison is not None
         and comparison.losses.compared_count > 0
         and not comparison.losses.differing_pairs
+    )
+
+
+def _has_all_steps(analysis: RunAnalysis) -> bool:
+    """Return whether every rank has made as many steps as in the baseline."""
+    # A run that hangs after its resume has no step that could differ. A pipeline that was given the
+    # counter of what it had sent waited for that batch, and the counter was called the cause.
+    reference = analysis.reference
+    return reference is None or all(
+        analysis.run.lineage.count_rank_steps(rank) >= reference.lineage.count_rank_steps(rank)
+        for rank in reference.lineage.ranks
     )
 
 

@@ -121,7 +121,7 @@ class Lineage:
     @property
     def step_count(self) -> int:
         """The optimizer steps of the job: those of the rank that made most."""
-        return max((self._count_rank_steps(rank) for rank in self.ranks), default=0)
+        return max((self.count_rank_steps(rank) for rank in self.ranks), default=0)
 
     @cached_property
     def longest_commit_interval(self) -> int:
@@ -135,8 +135,9 @@ class Lineage:
             (self._find_longest_interval(rank, saved_commits) for rank in self.ranks), default=0
         )
 
-    def _count_rank_steps(self, rank: int) -> int:
-        return sum(self.count_steps(rank, epoch) for epoch in self.epochs_by_rank[rank])
+    def count_rank_steps(self, rank: int) -> int:
+        """Return the number of steps of a rank in all epochs."""
+        return sum(self.count_steps(rank, epoch) for epoch in self.epochs_by_rank.get(rank, ()))
 
     def _find_longest_interval(self, rank: int, saved_commits: Sequence[Commit]) -> int:
         """Return the most steps from a checkpoint's content to the commit of the next one."""
@@ -148,7 +149,7 @@ class Lineage:
             self._count_earlier_steps(rank, TrainingPlace(commit.epoch + 1, 0))
             for commit in saved_commits
         ]
-        intervals = zip(starts, [*ends, self._count_rank_steps(rank)], strict=True)
+        intervals = zip(starts, [*ends, self.count_rank_steps(rank)], strict=True)
         return max(end - start for start, end in intervals)
 
     def _count_earlier_steps(self, rank: int, training_place: TrainingPlace) -> int:

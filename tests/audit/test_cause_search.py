@@ -138,6 +138,20 @@ def test_losses_that_differ_are_not_mended_whatever_the_samples_are() -> None:
     assert not trained_equally(wrong_loss, "samples")
 
 
+@pytest.mark.parametrize("last_attempt", [0, 1])
+def test_a_run_that_stops_before_the_end_has_mended_nothing(last_attempt: int) -> None:
+    *_, last_step = (e for _, e in KILLED.history().select_events(ev.StepDone))
+    stopped = History(
+        entry
+        for entry in KILLED.history()
+        if not isinstance(entry.event, ev.StepDone)
+        or (entry.event.attempt <= last_attempt and entry.event.losses != last_step.losses)
+    )
+
+    assert not trained_equally(stopped, "samples")
+    assert not trained_equally(stopped, "trajectory")
+
+
 @pytest.mark.parametrize("tried_generator", [True, False])
 def test_a_generator_that_was_given_in_vain_is_not_the_cause_though_time_ends(
     monkeypatch: pytest.MonkeyPatch, *, tried_generator: bool
