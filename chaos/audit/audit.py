@@ -41,7 +41,8 @@ from chaos.audit.retries import Retries
 from chaos.audit.run_row import DefectKey, RunRow, build_run_rows
 from chaos.audit.site_category import SITE_CATEGORIES, Question, SiteCategory, needs_nodes
 from chaos.audit.site_groups import FaultSite
-from chaos.audit.site_queue import NOTHING_KNOWN, PARTS, Run, SiteQueue, order_places
+from chaos.audit.site_order import PARTS, order_places
+from chaos.audit.site_queue import NOTHING_KNOWN, Run, SiteQueue
 from chaos.audit.site_sample import STEP_PLACES_MAX, choose_fault_sites
 from chaos.audit.threads import ThreadLimit
 from chaos.audit.views import open_view_lanes

@@ -18,7 +18,8 @@ from chaos.audit.repro import repro_text
 from chaos.audit.retries import SETTINGS, Retries
 from chaos.audit.run_row import Defect, DefectKey, RunRow
 from chaos.audit.site_groups import FaultSite
-from chaos.audit.site_queue import SiteQueue, find_missing_parts, find_part
+from chaos.audit.site_order import find_missing_parts, find_part
+from chaos.audit.site_queue import SiteQueue
 from chaos.audit.site_sample import count_coverage, count_save_operations
 from chaos.audit.table import label_columns
 from chaos.check.grade import ACCEPTED

@@ -18,7 +18,8 @@ from chaos.audit.job_profile import JobProfile
 from chaos.audit.page import render_card
 from chaos.audit.sections import describe_finding
 from chaos.audit.site_groups import find_resume_point, find_training_place
-from chaos.audit.site_queue import SiteQueue, find_part, order_places
+from chaos.audit.site_order import find_part, order_places
+from chaos.audit.site_queue import SiteQueue
 from chaos.audit.site_sample import choose_fault_sites
 from chaos.model import event as ev
 from chaos.model.history import History

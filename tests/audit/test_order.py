@@ -15,14 +15,14 @@ from chaos.audit.site_category import (
     SiteCategory,
 )
 from chaos.audit.site_groups import FaultSite, SiteSubgroup
-from chaos.audit.site_queue import (
-    SiteQueue,
+from chaos.audit.site_order import (
     count_parts,
     find_last_resume_point,
     find_missing_parts,
     find_part,
     order_places,
 )
+from chaos.audit.site_queue import SiteQueue
 from chaos.audit.site_sample import choose_fault_sites, count_coverage
 from chaos.model.places import TrainingPlace
 from tests.audit.test_site_sample import SEEDS, extent_of, extents

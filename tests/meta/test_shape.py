@@ -13,7 +13,6 @@ FUNCTION_LINES_MAX = 60
 # Longer names wrapped what stood here within the limits, or nearly. Each may only shrink, and none
 # may be added.
 LONG_FILES = {
-    "audit/site_queue.py": 608,
     "check/blame.py": 624,
 }
 LONG_FUNCTIONS = {
