@@ -42,7 +42,7 @@ from chaos.audit.run_row import DefectKey, RunRow, build_run_rows
 from chaos.audit.site_category import SITE_CATEGORIES, Question, SiteCategory, needs_nodes
 from chaos.audit.site_groups import FaultSite
 from chaos.audit.site_order import PARTS, order_places
-from chaos.audit.site_queue import NOTHING_KNOWN, Run, SiteQueue
+from chaos.audit.site_queue import NOTHING_KNOWN, FaultRun, SiteQueue
 from chaos.audit.site_sample import STEP_PLACES_MAX, choose_fault_sites
 from chaos.audit.threads import ThreadLimit
 from chaos.audit.views import open_view_lanes
@@ -94,7 +94,9 @@ class FaultLanes(NamedTuple):
     notes: tuple[Note, ...] = ()
 
 
-def _take_runs(is_over: Callable[[], bool], runs: Iterator[Run | None]) -> Iterator[Run | None]:
+def _take_runs(
+    is_over: Callable[[], bool], runs: Iterator[FaultRun | None]
+) -> Iterator[FaultRun | None]:
     """Yield runs, and take none that is not yielded."""
     while not is_over():
         try:
@@ -184,7 +186,7 @@ class Audit:
             fault_lanes = self._open_lanes(stack, clean, queue, clean_runs)
             spent_s, needed_counts = (
                 elapsed_seconds(start, self.clock),
-                (queue.needed_run_count, queue.needed_place_count),
+                (queue.needed_run_count, queue.needed_site_count),
             )
             minimum = MinimumRuns(
                 *needed_counts, spent_s, run_s=clean.run_s, lanes=len(fault_lanes.backends)
@@ -258,15 +260,15 @@ class Audit:
             and not self.choice.one_by_one
             and clean.profile.most_faults is None,
             single_count=0 if self.ray is not None else PARTS,
-            earlier_places=NOTHING_KNOWN
+            earlier_sites=NOTHING_KNOWN
             if self._continuation is None
-            else self._continuation.earlier_places,
+            else self._continuation.earlier_sites,
         )
 
     def _build_card(self, writer: CardWriter, queue: SiteQueue, start: int, ended: Ended) -> Card:
         self._rows += queue.list_unsettled()
         self._rows.sort(key=lambda row: row.number)
-        runs, changes = [*queue.earlier_places.unchanged_rows, *self._rows], None
+        runs, changes = [*queue.earlier_sites.unchanged_rows, *self._rows], None
         if self._continuation is not None:
             changes = self._continuation.compare_runs(self._rows, queue)
         seconds = elapsed_seconds(start, self.clock)
@@ -315,11 +317,11 @@ class Audit:
         if self.open_lanes is not None:
             check = partial(clean_runs.check_lane, clean)
             return FaultLanes(
-                stack.enter_context(self.open_lanes(workers, len(queue.places), check))
+                stack.enter_context(self.open_lanes(workers, len(queue.sites), check))
             )
         count = self.count_lanes(workers)
         if clean.shares_files:
-            count = min(count, len(queue.places))
+            count = min(count, len(queue.sites))
         if clean.shares_files and count > 1:
             try:
                 backends = open_view_lanes(stack, self.backend, clean, self.folder.path, count)
@@ -345,12 +347,12 @@ class Audit:
         fits: bool,
     ) -> Ended:
         first_ns = self.clock.now_ns()
-        doubtful_runs = list[tuple[Run, tuple[RunRow, ...]]]()  # they did not pass in a view
+        doubtful_runs = list[tuple[FaultRun, tuple[RunRow, ...]]]()  # they did not pass in a view
 
-        def work(backend: Backend, run: Run) -> tuple[Run, tuple[RunRow, ...]]:
+        def work(backend: Backend, run: FaultRun) -> tuple[FaultRun, tuple[RunRow, ...]]:
             return run, self._inject(backend, clean, run)
 
-        def work_in_view(backend: Backend, run: Run) -> tuple[Run, tuple[RunRow, ...]]:
+        def work_in_view(backend: Backend, run: FaultRun) -> tuple[FaultRun, tuple[RunRow, ...]]:
             with suppress(ChaosError):  # of the view, or raised again without it
                 return work(backend, run)
             return run, ()
@@ -378,8 +380,11 @@ class Audit:
         return "all" if queue.is_empty else "budget"
 
     def _select_doubtful_runs(
-        self, queue: SiteQueue, doubtful_runs: Sequence[tuple[Run, tuple[RunRow, ...]]], start: int
-    ) -> Iterator[Run]:
+        self,
+        queue: SiteQueue,
+        doubtful_runs: Sequence[tuple[FaultRun, tuple[RunRow, ...]]],
+        start: int,
+    ) -> Iterator[FaultRun]:
         """Yield the runs in views that are to be made again without.
 
         One that hung like a run without a view is taken as it is. When a
@@ -389,9 +394,9 @@ class Audit:
             if rows and rows[0].is_hung and self._has_same_hang(rows[0]):
                 self._learn(queue, run, rows)
                 continue
-            shutil.rmtree(self.folder.run_directory(run[0]).path, ignore_errors=True)
+            shutil.rmtree(self.folder.run_directory(run.number).path, ignore_errors=True)
             if self._longest_hang_s and self._is_spent(queue, start, for_minimum=False):
-                queue.return_places(run[1])
+                queue.return_sites(run.sites)
                 continue
             yield run
 
@@ -423,7 +428,7 @@ class Audit:
 
     def _take_next_runs(
         self, queue: SiteQueue, start: int, first_ns: int, *, fits: bool
-    ) -> Iterator[Run | None]:
+    ) -> Iterator[FaultRun | None]:
         while not queue.is_empty or queue.is_waiting:
             self._report_progress(queue, start, first_ns)
             is_spent = self._is_spent(queue, start, for_minimum=fits and queue.has_needed_runs)
@@ -431,12 +436,12 @@ class Audit:
                 return
             # None is no end: a run under way may give its places back, or show new ones (a job
             # whose ranks load a file only after a fault), and a free lane waits for it.
-            place_limit = None if self.budget.runs is None else self.budget.runs - queue.taken_count
-            yield None if is_spent or queue.is_empty else queue.take(place_limit)
+            site_limit = None if self.budget.runs is None else self.budget.runs - queue.taken_count
+            yield None if is_spent or queue.is_empty else queue.next_run(site_limit)
 
-    def _learn(self, queue: SiteQueue, run: Run, rows: Sequence[RunRow]) -> None:
-        number, places = run
-        settled_rows = queue.record_rows(places, rows)
+    def _learn(self, queue: SiteQueue, run: FaultRun, rows: Sequence[RunRow]) -> None:
+        number, sites = run
+        settled_rows = queue.learn(sites, rows)
         if all(row.number != number for row in settled_rows):  # held back: it may be a finding
             self.folder.prune(self.folder.run_directory(number), keep_logs=not settled_rows)
         for row in settled_rows:
@@ -459,8 +464,8 @@ class Audit:
         done = sum(not row.is_combined for row in self._rows)
         pace = Pace(
             done=done,
-            place_count=len(queue.places),
-            needed=queue.needed_place_count + queue.taken_count - done,
+            place_count=len(queue.sites),
+            needed=queue.needed_site_count + queue.taken_count - done,
             has_needed_runs=queue.has_needed_runs,
             spent_s=elapsed_seconds(start, self.clock),
             runs_s=elapsed_seconds(first_ns, self.clock),
@@ -478,7 +483,7 @@ class Audit:
         )
         self.show(progress)
 
-    def _inject(self, backend: Backend, clean: CleanResult, run: Run) -> tuple[RunRow, ...]:
+    def _inject(self, backend: Backend, clean: CleanResult, run: FaultRun) -> tuple[RunRow, ...]:
         """Execute one run with faults; only its rows stay in memory."""
         number, places = run
         plan = build_fault_plan(clean.plan, join_places(places), clean.profile)
@@ -494,7 +499,7 @@ class Audit:
         return judged_run.rows
 
     def _execute_and_judge(
-        self, backend: Backend, plan: Plan, directory: RunDirectory, run: Run
+        self, backend: Backend, plan: Plan, directory: RunDirectory, run: FaultRun
     ) -> JudgedRun:
         """Execute a run, and judge it where it was executed."""
         baseline = self._full_watch.baseline

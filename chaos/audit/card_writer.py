@@ -102,7 +102,7 @@ class CardWriter:
             self._save_finding(finding)
         profile = self.queue.profile
         resumed_places = [run.place for run in runs if run.is_right and run.resumed]
-        wanted_parts = {find_part(place, profile) for place in self.queue.places} - {None}
+        wanted_parts = {find_part(place, profile) for place in self.queue.sites} - {None}
         card = Card(
             version=__version__,
             backend=clean.plan.backend,
@@ -115,7 +115,7 @@ class CardWriter:
             job=_build_job(clean),
             repetition=clean.repetition,
             notes=(*clean.notes, *_note_accepted(runs), *_note_latent(runs)),
-            covered=count_coverage(profile, self.queue.places, runs, seed=self.seed),
+            covered=count_coverage(profile, self.queue.sites, runs, seed=self.seed),
             save_steps=count_save_operations(profile, runs, seed=self.seed),
             runs=tuple(runs),
             findings=card_findings,
