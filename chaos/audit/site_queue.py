@@ -195,9 +195,7 @@ class SiteQueue:
     @property
     def is_waiting(self) -> bool:
         """Whether a run under way may show that there are more sites to try."""
-        is_repeating = any(
-            doubt.stage is DoubtStage.REPEATING and doubt.row is not None for doubt in self.doubts
-        )
+        is_repeating = any(doubt.stage is DoubtStage.REPEATING for doubt in self.doubts)
         return self._count(Status.RUNNING) > 0 or is_repeating
 
     @property
