@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from chaos import runner
-from chaos.audit.baseline_runs import CleanResult, CleanRunner
+from chaos.audit.baseline_runs import CleanResult, CleanRunner, ExtendableBaseline
 from chaos.audit.budget import (
     UNLIMITED,
     AuditProgress,
@@ -27,7 +27,6 @@ from chaos.audit.card_writer import CardWriter
 from chaos.audit.causes import CauseTrials
 from chaos.audit.chains import join_places
 from chaos.audit.continuation import Continuation, EarlierAudit, digest_inputs
-from chaos.audit.extendable_baseline import ExtendableBaseline
 from chaos.audit.finding import Finding, measure_size, merge_findings
 from chaos.audit.first_fault import find_retries
 from chaos.audit.folder import AuditFolder

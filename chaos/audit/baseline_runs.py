@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from threading import Lock
 
 from chaos.audit.budget import AuditProgress, ShowProgress, start_run_display
 from chaos.audit.determinism import (
@@ -385,6 +386,36 @@ class CleanRunner:
             raise build_job_error(run.plan, run, log=directory.logs / "driver.log")
         self.folder.prune(directory)
         return run
+
+
+@dataclass
+class ExtendableBaseline:
+    """The baseline, extended when first needed by a clean run that records every step's state.
+
+    The run is needed when a restart resumed at a step whose state no clean run had recorded. It is
+    made once per audit; parallel lanes block until it is done.
+    """
+
+    clean: CleanResult
+    clean_runs: CleanRunner
+    _lock: Lock = field(default_factory=Lock)
+    _was_tried: bool = False
+
+    def __post_init__(self) -> None:
+        self.baseline = self.clean.baseline
+
+    def extend_baseline(self, backend: Backend) -> bool:
+        """Make the run if it was not made yet; return whether the baseline has it now."""
+        with self._lock:
+            if not self._was_tried:
+                self._was_tried = True
+                extended_baseline = self.clean_runs.build_extended_baseline(self.clean, backend)
+                self.baseline = extended_baseline or self.baseline
+        return self.baseline is not self.clean.baseline
+
+    def allow_retry(self) -> None:
+        """Allow the run to be made once more, if it has shown nothing."""
+        self._was_tried = self.baseline is not self.clean.baseline
 
 
 @dataclass

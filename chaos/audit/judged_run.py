@@ -2,7 +2,6 @@
 
 from typing import NamedTuple, TypeAlias
 
-from chaos.audit.extendable_baseline import needs_extended_baseline
 from chaos.audit.folder import AuditFolder
 from chaos.audit.run_row import RunRow, build_run_rows
 from chaos.audit.site_queue import FaultRun
@@ -15,6 +14,12 @@ from chaos.run.directory import RunDirectory
 from chaos.run.environment import digest_chaos_code
 
 Judges: TypeAlias = tuple[str, ...]
+
+
+def needs_extended_baseline(run: FinishedRun) -> bool:
+    """Return whether a run could not be judged because no clean run recorded a step's state."""
+    doubts = (doubt for result in run.verdict.undecided for doubt in result.doubts)
+    return any(doubt.kind == "unwatched-step" for doubt in doubts)
 
 
 class JudgedRun(NamedTuple):
