@@ -29,7 +29,6 @@ from chaos.audit.notes import (
     warning,
 )
 from chaos.audit.plans import set_script_workers
-from chaos.audit.recoveries import find_recovery_lines
 from chaos.check.analysis import RunTables
 from chaos.check.data_warnings import find_data_warnings
 from chaos.check.file_contents import find_unequal_files
@@ -57,6 +56,7 @@ from chaos.run.directory import RunDirectory
 from chaos.run.display_path import format_path
 from chaos.run.job_code import digest_job_code
 from chaos.run.ports import Backend, ScriptBackend
+from chaos.run.recoveries import find_recovery_lines
 
 # Two show whether a job repeats itself; one that does not needs `RUNS_MIN` for a band.
 CLEAN_RUNS = 2

@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from chaos.audit.answer import describe_coverage
-from chaos.audit.recoveries import find_recovery_lines
+from chaos.run.recoveries import find_recovery_lines
 from tests.audit.backend import FakeBackend, audit_of
 
 TRAIN = """
