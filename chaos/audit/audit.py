@@ -32,7 +32,7 @@ from chaos.audit.first_fault import find_retries
 from chaos.audit.folder import AuditFolder
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.judged_run import JudgedRun, judge_on_node, list_judges
-from chaos.audit.lanes import run_side_by_side
+from chaos.audit.lanes import open_view_lanes, run_side_by_side
 from chaos.audit.notes import Note, note, note_missing_grace, note_single_lane
 from chaos.audit.plans import build_fault_plan, move_to_ray
 from chaos.audit.repro import Confirmer, confirm_finding
@@ -44,7 +44,6 @@ from chaos.audit.site_order import PARTS, order_places
 from chaos.audit.site_queue import NOTHING_KNOWN, FaultRun, SiteQueue
 from chaos.audit.site_sample import STEP_PLACES_MAX, choose_fault_sites
 from chaos.audit.threads import ThreadLimit
-from chaos.audit.views import open_view_lanes
 from chaos.errors import ChaosError, NoViewError, RequestError
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, elapsed_seconds
