@@ -25,14 +25,14 @@ GROUPS_SHOWN = 3
 RESUMES_MIN = 3  # an early, a middle and a late one, if it is unknown which places are late
 
 
-class Answer(NamedTuple):
+class AuditAnswer(NamedTuple):
     """The answer in a word, and its evidence."""
 
     word: Word
     evidence: str
 
 
-def find_answer(card: "Card") -> Answer:
+def find_answer(card: "Card") -> AuditAnswer:
     """Return the answer of an audit: what its runs show, after what its settings do."""
     runs_answer = next(answer for rule in ANSWERS if (answer := rule(card)) is not None)
     retries = card.retries
@@ -40,28 +40,28 @@ def find_answer(card: "Card") -> Answer:
         return runs_answer
     prefix = "with retries: " if retries.source == "nothing" else ""
     runs_text = f"{prefix}{runs_answer.word}: {runs_answer.evidence}"
-    return Answer("fail", f"{retries.sentence}; {runs_text}")
+    return AuditAnswer("fail", f"{retries.sentence}; {runs_text}")
 
 
-def _answer_fail(card: "Card") -> Answer | None:
+def _answer_fail(card: "Card") -> AuditAnswer | None:
     if not card.broken:
         return None
     causes = "one cause" if len(card.findings) == 1 else f"{len(card.findings)} causes"
     grave = f", {card.severity}" if card.severity else ""
-    return Answer("fail", f"{_describe_places(card, card.wrong)}: {causes}{grave}")
+    return AuditAnswer("fail", f"{_describe_places(card, card.wrong)}: {causes}{grave}")
 
 
-def _answer_inconclusive(card: "Card") -> Answer | None:
+def _answer_inconclusive(card: "Card") -> AuditAnswer | None:
     reasons = card.reasons
-    return Answer("inconclusive", "; ".join(reasons[:REASONS_SHOWN])) if reasons else None
+    return AuditAnswer("inconclusive", "; ".join(reasons[:REASONS_SHOWN])) if reasons else None
 
 
-def _answer_pass(card: "Card") -> Answer:
-    return Answer("pass", f"{describe_coverage(card)}{_describe_conditions(card)}")
+def _answer_pass(card: "Card") -> AuditAnswer:
+    return AuditAnswer("pass", f"{describe_coverage(card)}{_describe_conditions(card)}")
 
 
 #: The answers that the runs can give. The first that holds is theirs.
-ANSWERS: tuple[Callable[["Card"], Answer | None], ...] = (
+ANSWERS: tuple[Callable[["Card"], AuditAnswer | None], ...] = (
     _answer_fail,
     _answer_inconclusive,
     _answer_pass,

@@ -253,8 +253,7 @@ class CleanRunner:
         reference = series.reference
         start_comparison = compare_clean_runs(reference, series.second_start or reference)
         if series.second_start is not None and start_comparison.is_settled:
-            series.is_second_start_equal = True
-            series.comparison = start_comparison
+            series.accept_second_start(start_comparison)
             return
         repeat = self._run_again(series, series.plan)
         series.comparison = compare_clean_runs(reference, repeat)
@@ -443,6 +442,11 @@ class CleanRunSeries:
         self.comparison = compare_clean_runs(self.reference, self.reference)
         # Of the first run of all, also where that is left out.
         self.side_effect_notes = note_side_effects(self.reference)
+
+    def accept_second_start(self, comparison: CleanRunComparison) -> None:
+        """Take the run of the second start for an equal of the reference, as compared."""
+        self.is_second_start_equal = True
+        self.comparison = comparison
 
     @property
     def same_start_runs(self) -> list[History]:

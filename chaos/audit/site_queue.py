@@ -111,6 +111,34 @@ class DoubtfulRun:
     #: its own row; None of a run of an earlier audit
     row: RunRow | None = None
 
+    def begin_again(self) -> None:
+        self.stage = DoubtStage.REPEATING
+
+    def give_back(self) -> None:
+        """Wait again, as the run made for it has shown nothing."""
+        self.stage = DoubtStage.EARLIER if self.row is None else DoubtStage.TO_REPEAT
+
+    def learn_alone(self, rows: Sequence[RunRow | None]) -> None:
+        """Note the rows of its sites, each from a run of its own; None was not tried yet.
+
+        One that is wrong alone explains the run, whose own row is dropped: it would be the same
+        finding at a site that is harder to read.
+        """
+        if any(row is not None and row.is_wrong for row in rows):
+            self.stage = DoubtStage.SETTLED
+        elif None not in rows:
+            self.stage = DoubtStage.TO_REPEAT
+
+    def settle(self, row: RunRow) -> tuple[RunRow, ...]:
+        """Return the row that stands once the run was made again."""
+        self.stage = DoubtStage.SETTLED
+        if self.row is not None:
+            return (row if row.is_wrong else self.row.inconclusive_row,)
+        if row.is_right:
+            self.stage = DoubtStage.MENDED
+            return ()
+        return (row.replace(is_combined=True),)
+
 
 @dataclass(frozen=True)
 class EarlierSites:
@@ -287,7 +315,7 @@ class SiteQueue:
         number, self.run_count = self.run_count, self.run_count + 1
         doubt = self._find_next_doubt(site_limit)
         if doubt is not None:
-            doubt.stage = DoubtStage.REPEATING
+            doubt.begin_again()
             return FaultRun(number, doubt.sites)
         waiting = self._list_sites(*_UNTRIED, Status.SUSPECT)
         status = self.candidates[waiting[0]].status
@@ -330,7 +358,9 @@ class SiteQueue:
         """
         self._release_unchanged(sites, rows)
         if (doubt := self._find_repeated(sites)) is not None:
-            return self._settle_doubt(doubt, rows[0])
+            if doubt.row is not None and rows[0].is_wrong:
+                self.may_chain = False  # the next chain would show the same, and answer nothing
+            return doubt.settle(rows[0])
         # Fewer rows than sites: the run says nothing of each. They count as not tried, so
         # that no group has an answer by it.
         if len(rows) < len(sites):
@@ -349,7 +379,7 @@ class SiteQueue:
     def return_sites(self, sites: Sequence[FaultSite]) -> None:
         """Take sites back that were taken, and whose run has shown nothing."""
         if (doubt := self._find_repeated(sites)) is not None:
-            doubt.stage = DoubtStage.EARLIER if doubt.row is None else DoubtStage.TO_REPEAT
+            doubt.give_back()
             return
         later_sites = [*sites, *self._list_sites(Status.LATER)]
         self._assign(Status.LATER, later_sites, "not needed for an answer")
@@ -365,30 +395,12 @@ class SiteQueue:
         repeated_runs = (d for d in self.doubts if d.stage is DoubtStage.REPEATING)
         return next((doubt for doubt in repeated_runs if doubt.sites == tuple(sites)), None)
 
-    def _settle_doubt(self, doubt: DoubtfulRun, row: RunRow) -> tuple[RunRow, ...]:
-        """Return the row that stands after a run of several sites was made again."""
-        doubt.stage = DoubtStage.SETTLED
-        if doubt.row is None and row.is_right:
-            doubt.stage = DoubtStage.MENDED
-            return ()
-        if doubt.row is None:
-            return (row.replace(is_combined=True),)
-        if not row.is_wrong:
-            return (doubt.row.inconclusive_row,)
-        self.may_chain = False  # the next chain would show the same, and answer nothing
-        return (row,)
-
     def _resolve_doubts(self) -> None:
-        # One site that is wrong alone explains its run, whose own row is dropped: it would be the
-        # same finding at a site that is harder to read.
         for doubt in [doubt for doubt in self.doubts if doubt.stage is DoubtStage.EACH_ALONE]:
-            rows = [self.candidates[site].row for site in doubt.sites]
-            if any(row is not None and row.is_wrong for row in rows):
-                doubt.stage = DoubtStage.SETTLED
-            elif all(row is not None for row in rows):
-                doubt.stage = DoubtStage.TO_REPEAT
+            doubt.learn_alone([self.candidates[site].row for site in doubt.sites])
+            if doubt.stage is DoubtStage.TO_REPEAT:  # in the order in which this is known
                 self.doubts.remove(doubt)
-                self.doubts.append(doubt)  # they are repeated in the order in which this is known
+                self.doubts.append(doubt)
 
     def _record_row(self, site: FaultSite, row: RunRow) -> None:
         self.candidates[site] = Candidate(site, Status.TRIED, row.number, row.headline, row)
