@@ -84,7 +84,7 @@ class FaultRun(NamedTuple):
 
 
 class DoubtStage(Enum):
-    """What is known of a run of several sites that came out wrong.
+    """The stage of the doubt about a run of several sites that came out wrong.
 
     Runs go side by side, so results come in any order, and of several doubts at once. What only a
     run of several sites shows is a finding if it is wrong twice.
@@ -468,7 +468,7 @@ class SiteQueue:
             self._order_untried()
 
     def _order_untried(self) -> None:
-        """Give every site that was in no run its status and order."""
+        """Assign a status and an order to every site that was in no run."""
         earlier_sites = self.earlier_sites
         taken_sites = {c.site for c in self.candidates.values() if c.status not in _UNTRIED}
         order = order_places(
