@@ -17,9 +17,9 @@ from chaos.app.script import (
     locate_script,
     retry_launcher,
 )
+from chaos.audit.answer import ACCEPTABLE
 from chaos.audit.audit import Audit, SiteChoice, Spread
 from chaos.audit.budget import AuditProgress, Budget
-from chaos.audit.card import ACCEPTABLE
 from chaos.audit.continuation import EarlierAudit
 from chaos.audit.folder import AuditFolder
 from chaos.audit.lanes import count_lanes

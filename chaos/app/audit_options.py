@@ -10,7 +10,7 @@ from chaos import settings
 from chaos.app.acceptance import parse_accepted_finding
 from chaos.app.project_defaults import PathLike
 from chaos.app.script import parse_node_range
-from chaos.audit.card import ACCEPTABLE
+from chaos.audit.answer import ACCEPTABLE
 from chaos.audit.plans import NodeRange
 from chaos.audit.site_category import Question
 from chaos.errors import RequestError

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from chaos.app.field_rules import Request
 from chaos.audit.folder import AuditFolder
-from chaos.audit.launcher import find_launcher_evidence
 from chaos.audit.plans import NodeRange
 from chaos.errors import MissingExtraError, OtherLauncherError, RequestError, UsageError
 from chaos.installation import build_install_command
@@ -21,6 +20,7 @@ from chaos.run.environment import collect_environment
 from chaos.run.machine import has_ray
 from chaos.run.modules import ModuleFile, Modules
 from chaos.run.ports import Announcer
+from chaos.run.script_launcher import find_launcher_evidence
 
 R = TypeVar("R")
 

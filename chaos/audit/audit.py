@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from chaos import runner
-from chaos.audit.baseline_runs import CleanResult, CleanRunner
+from chaos.audit.baseline_runs import CleanResult, CleanRunner, ExtendableBaseline
 from chaos.audit.budget import (
     UNLIMITED,
     AuditProgress,
@@ -27,13 +27,12 @@ from chaos.audit.card_writer import CardWriter
 from chaos.audit.causes import CauseTrials
 from chaos.audit.chains import join_places
 from chaos.audit.continuation import Continuation, EarlierAudit, digest_inputs
-from chaos.audit.extendable_baseline import ExtendableBaseline
 from chaos.audit.finding import Finding, measure_size, merge_findings
 from chaos.audit.first_fault import find_retries
 from chaos.audit.folder import AuditFolder
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.judged_run import JudgedRun, judge_on_node, list_judges
-from chaos.audit.lanes import run_side_by_side
+from chaos.audit.lanes import open_view_lanes, run_side_by_side
 from chaos.audit.notes import Note, note, note_missing_grace, note_single_lane
 from chaos.audit.plans import build_fault_plan, move_to_ray
 from chaos.audit.repro import Confirmer, confirm_finding
@@ -41,10 +40,10 @@ from chaos.audit.retries import Retries
 from chaos.audit.run_row import DefectKey, RunRow, build_run_rows
 from chaos.audit.site_category import SITE_CATEGORIES, Question, SiteCategory, needs_nodes
 from chaos.audit.site_groups import FaultSite
-from chaos.audit.site_queue import NOTHING_KNOWN, PARTS, Run, SiteQueue, order_places
+from chaos.audit.site_order import PARTS, order_places
+from chaos.audit.site_queue import NOTHING_KNOWN, FaultRun, SiteQueue
 from chaos.audit.site_sample import STEP_PLACES_MAX, choose_fault_sites
 from chaos.audit.threads import ThreadLimit
-from chaos.audit.views import open_view_lanes
 from chaos.errors import ChaosError, NoViewError, RequestError
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, elapsed_seconds
@@ -93,7 +92,9 @@ class FaultLanes(NamedTuple):
     notes: tuple[Note, ...] = ()
 
 
-def _take_runs(is_over: Callable[[], bool], runs: Iterator[Run | None]) -> Iterator[Run | None]:
+def _take_runs(
+    is_over: Callable[[], bool], runs: Iterator[FaultRun | None]
+) -> Iterator[FaultRun | None]:
     """Yield runs, and take none that is not yielded."""
     while not is_over():
         try:
@@ -164,6 +165,10 @@ class Audit:
     #: the runs that hung, in the order in which they were made
     _hung_rows: list[RunRow] = field(default_factory=list, init=False)
     _full_watch: ExtendableBaseline = field(init=False)
+    _queue: SiteQueue = field(init=False)
+    _start_ns: int = field(init=False)
+    #: when the first run with a fault began
+    _faults_start_ns: int = field(init=False)
     _continuation: Continuation | None = field(default=None, init=False)
 
     def run(self) -> Card:
@@ -172,21 +177,21 @@ class Audit:
         Raises `JobError` if the job fails without a fault. If the audit is broken off,
         the card of the runs so far is written.
         """
-        start = self.clock.now_ns()
+        self._start_ns = self.clock.now_ns()
         clean_runs = CleanRunner(self.backend, self.folder, self.clock, self.show)
         clean, retries = self._make_clean_runs(clean_runs)
         self._full_watch = ExtendableBaseline(clean, clean_runs)
         inputs_digest = digest_inputs(clean, retries=self.retries)
         clean = self._continue(clean, inputs_digest)
-        queue = self._build_queue(clean)
+        queue = self._queue = self._build_queue(clean)
         with ExitStack() as stack:
-            fault_lanes = self._open_lanes(stack, clean, queue, clean_runs)
-            spent_s, needed_counts = (
-                elapsed_seconds(start, self.clock),
-                (queue.needed_run_count, queue.needed_place_count),
-            )
+            fault_lanes = self._open_lanes(stack, clean, clean_runs)
             minimum = MinimumRuns(
-                *needed_counts, spent_s, run_s=clean.run_s, lanes=len(fault_lanes.backends)
+                queue.needed_run_count,
+                queue.needed_site_count,
+                self._spent_s,
+                run_s=clean.run_s,
+                lanes=len(fault_lanes.backends),
             )
             fits = minimum.fits(self.budget)
             queue.begin(is_short_of_time=not fits)
@@ -201,12 +206,10 @@ class Audit:
             )
             ended: Ended = "interrupted"
             try:
-                ended = self._inject_all(clean, queue, start, fault_lanes, stack, fits=fits)
+                ended = self._inject_all(clean, fault_lanes, stack, fits=fits)
             finally:
-                card = self._build_card(writer, queue, start, ended)
-        return self._confirm_findings(
-            self._search_causes(card, writer, clean, start), writer, clean
-        )
+                card = self._build_card(writer, ended)
+        return self._confirm_findings(self._search_causes(card, writer, clean), writer, clean)
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -257,18 +260,19 @@ class Audit:
             and not self.choice.one_by_one
             and clean.profile.most_faults is None,
             single_count=0 if self.ray is not None else PARTS,
-            earlier_places=NOTHING_KNOWN
+            earlier_sites=NOTHING_KNOWN
             if self._continuation is None
-            else self._continuation.earlier_places,
+            else self._continuation.earlier_sites,
         )
 
-    def _build_card(self, writer: CardWriter, queue: SiteQueue, start: int, ended: Ended) -> Card:
+    def _build_card(self, writer: CardWriter, ended: Ended) -> Card:
+        queue = self._queue
         self._rows += queue.list_unsettled()
         self._rows.sort(key=lambda row: row.number)
-        runs, changes = [*queue.earlier_places.unchanged_rows, *self._rows], None
+        runs, changes = [*queue.earlier_sites.unchanged_rows, *self._rows], None
         if self._continuation is not None:
             changes = self._continuation.compare_runs(self._rows, queue)
-        seconds = elapsed_seconds(start, self.clock)
+        seconds = self._spent_s
         writer = replace(writer, clean=replace(writer.clean, baseline=self._full_watch.baseline))
         # After a hang the audit ends where another one does not fit into what is left of its time.
         end_s = seconds + (self._longest_hang_s if ended == "budget" else 0.0)
@@ -305,20 +309,18 @@ class Audit:
         return tuple(dict.fromkeys((*all_places, *earlier_places)))
 
     def _open_lanes(
-        self, stack: ExitStack, clean: CleanResult, queue: SiteQueue, clean_runs: CleanRunner
+        self, stack: ExitStack, clean: CleanResult, clean_runs: CleanRunner
     ) -> FaultLanes:
         """Open a lane for each of the runs at a time; `stack` ends them."""
         if self.ray is not None:
             return FaultLanes([self.ray])
-        workers = clean.plan.job.workers
+        workers, site_count = clean.plan.job.workers, len(self._queue.sites)
         if self.open_lanes is not None:
             check = partial(clean_runs.check_lane, clean)
-            return FaultLanes(
-                stack.enter_context(self.open_lanes(workers, len(queue.places), check))
-            )
+            return FaultLanes(stack.enter_context(self.open_lanes(workers, site_count, check)))
         count = self.count_lanes(workers)
         if clean.shares_files:
-            count = min(count, len(queue.places))
+            count = min(count, site_count)
         if clean.shares_files and count > 1:
             try:
                 backends = open_view_lanes(stack, self.backend, clean, self.folder.path, count)
@@ -334,63 +336,56 @@ class Audit:
         )
 
     def _inject_all(
-        self,
-        clean: CleanResult,
-        queue: SiteQueue,
-        start: int,
-        fault_lanes: FaultLanes,
-        stack: ExitStack,
-        *,
-        fits: bool,
+        self, clean: CleanResult, fault_lanes: FaultLanes, stack: ExitStack, *, fits: bool
     ) -> Ended:
-        first_ns = self.clock.now_ns()
-        doubtful_runs = list[tuple[Run, tuple[RunRow, ...]]]()  # they did not pass in a view
+        self._faults_start_ns = self.clock.now_ns()
+        doubtful_runs = list[tuple[FaultRun, tuple[RunRow, ...]]]()  # they did not pass in a view
 
-        def work(backend: Backend, run: Run) -> tuple[Run, tuple[RunRow, ...]]:
+        def work(backend: Backend, run: FaultRun) -> tuple[FaultRun, tuple[RunRow, ...]]:
             return run, self._inject(backend, clean, run)
 
-        def work_in_view(backend: Backend, run: Run) -> tuple[Run, tuple[RunRow, ...]]:
+        def work_in_view(backend: Backend, run: FaultRun) -> tuple[FaultRun, tuple[RunRow, ...]]:
             with suppress(ChaosError):  # of the view, or raised again without it
                 return work(backend, run)
             return run, ()
 
-        runs = self._take_next_runs(queue, start, first_ns, fits=fits)
+        runs = self._take_next_runs(fits=fits)
         runs_before_doubt = _take_runs(lambda: bool(doubtful_runs), runs)
         first_work = work_in_view if fault_lanes.has_views else work
         for run, rows in run_side_by_side(first_work, runs_before_doubt, fault_lanes.backends):
             if fault_lanes.has_views and not (rows and all(row.is_right for row in rows)):
                 doubtful_runs.append((run, rows))
             else:
-                self._learn(queue, run, rows)
-                self._report_hang(queue, start, first_ns, rows)
+                self._learn(run, rows)
+                self._report_hang(rows)
         if doubtful_runs:
             # A view differs from a plain folder, which a right job may notice. So only a pass in a
             # view counts. All others are run again without, and the rest as well, since a run
             # without a view is seen in every view.
             stack.close()
             self._full_watch.allow_retry()
-            repeated_runs = self._select_doubtful_runs(queue, doubtful_runs, start)
+            repeated_runs = self._select_doubtful_runs(doubtful_runs)
             for run, rows in run_side_by_side(work, chain(repeated_runs, runs), [self.backend]):
-                self._learn(queue, run, rows)
-                self._report_hang(queue, start, first_ns, rows)
-        self._report_progress(queue, start, first_ns)
-        return "all" if queue.is_empty else "budget"
+                self._learn(run, rows)
+                self._report_hang(rows)
+        self._report_progress()
+        return "all" if self._queue.is_empty else "budget"
 
     def _select_doubtful_runs(
-        self, queue: SiteQueue, doubtful_runs: Sequence[tuple[Run, tuple[RunRow, ...]]], start: int
-    ) -> Iterator[Run]:
+        self, doubtful_runs: Sequence[tuple[FaultRun, tuple[RunRow, ...]]]
+    ) -> Iterator[FaultRun]:
         """Yield the runs in views that are to be made again without.
 
-        One that hung like a run without a view is taken as it is. When a
-        run has hung, and there is no time for others, they count as not tried.
+        One that hung like a run without a view is taken as it is. When a run has hung, and there
+        is no time for others, they count as not tried.
         """
         for run, rows in doubtful_runs:
             if rows and rows[0].is_hung and self._has_same_hang(rows[0]):
-                self._learn(queue, run, rows)
+                self._learn(run, rows)
                 continue
-            shutil.rmtree(self.folder.run_directory(run[0]).path, ignore_errors=True)
-            if self._longest_hang_s and self._is_spent(queue, start, for_minimum=False):
-                queue.return_places(run[1])
+            shutil.rmtree(self.folder.run_directory(run.number).path, ignore_errors=True)
+            if self._longest_hang_s and self._is_spent(for_minimum=False):
+                self._queue.return_sites(run.sites)
                 continue
             yield run
 
@@ -399,12 +394,18 @@ class Audit:
         return any(hung_row.defect_keys == row.defect_keys for hung_row in hung_rows)
 
     @property
+    def _spent_s(self) -> float:
+        """The time of the audit so far."""
+        return elapsed_seconds(self._start_ns, self.clock)
+
+    @property
     def _longest_hang_s(self) -> float:
         return max((row.seconds for row in self._hung_rows), default=0.0)
 
-    def _is_spent(self, queue: SiteQueue, start: int, *, for_minimum: bool) -> bool:
+    def _is_spent(self, *, for_minimum: bool) -> bool:
+        queue = self._queue
         return self.budget.is_spent(
-            seconds=elapsed_seconds(start, self.clock),
+            seconds=self._spent_s,
             runs=0 if queue.has_doubt else queue.taken_count,
             begun_places=queue.taken_count,
             wrong=max(self._wrong_count, len(self._hung_rows)),
@@ -412,30 +413,27 @@ class Audit:
             hung_s=self._longest_hang_s,
         )
 
-    def _report_hang(
-        self, queue: SiteQueue, start: int, first_ns: int, rows: Sequence[RunRow]
-    ) -> None:
+    def _report_hang(self, rows: Sequence[RunRow]) -> None:
         """Show a run that hung at once, before its places are tried one by one."""
         if rows and rows[0].is_hung:
             self._hung_rows.append(rows[0])
-            self._report_progress(queue, start, first_ns, latest_row=rows[0])
+            self._report_progress(latest_row=rows[0])
 
-    def _take_next_runs(
-        self, queue: SiteQueue, start: int, first_ns: int, *, fits: bool
-    ) -> Iterator[Run | None]:
+    def _take_next_runs(self, *, fits: bool) -> Iterator[FaultRun | None]:
+        queue = self._queue
         while not queue.is_empty or queue.is_waiting:
-            self._report_progress(queue, start, first_ns)
-            is_spent = self._is_spent(queue, start, for_minimum=fits and queue.has_needed_runs)
+            self._report_progress()
+            is_spent = self._is_spent(for_minimum=fits and queue.has_needed_runs)
             if is_spent and not queue.is_waiting:
                 return
             # None is no end: a run under way may give its places back, or show new ones (a job
             # whose ranks load a file only after a fault), and a free lane waits for it.
-            place_limit = None if self.budget.runs is None else self.budget.runs - queue.taken_count
-            yield None if is_spent or queue.is_empty else queue.take(place_limit)
+            site_limit = None if self.budget.runs is None else self.budget.runs - queue.taken_count
+            yield None if is_spent or queue.is_empty else queue.next_run(site_limit)
 
-    def _learn(self, queue: SiteQueue, run: Run, rows: Sequence[RunRow]) -> None:
-        number, places = run
-        settled_rows = queue.record_rows(places, rows)
+    def _learn(self, run: FaultRun, rows: Sequence[RunRow]) -> None:
+        number, sites = run
+        settled_rows = self._queue.learn(sites, rows)
         if all(row.number != number for row in settled_rows):  # held back: it may be a finding
             self.folder.prune(self.folder.run_directory(number), keep_logs=not settled_rows)
         for row in settled_rows:
@@ -451,18 +449,17 @@ class Audit:
         keep_logs = self._keep_if_smallest(row) or row.is_combined
         self.folder.prune(directory, keep_logs=keep_logs)
 
-    def _report_progress(
-        self, queue: SiteQueue, start: int, first_ns: int, *, latest_row: RunRow | None = None
-    ) -> None:
+    def _report_progress(self, *, latest_row: RunRow | None = None) -> None:
+        queue = self._queue
         # Places, and not tries: a run of several places that came out wrong is tried again.
         done = sum(not row.is_combined for row in self._rows)
         pace = Pace(
             done=done,
-            place_count=len(queue.places),
-            needed=queue.needed_place_count + queue.taken_count - done,
+            place_count=len(queue.sites),
+            needed=queue.needed_site_count + queue.taken_count - done,
             has_needed_runs=queue.has_needed_runs,
-            spent_s=elapsed_seconds(start, self.clock),
-            runs_s=elapsed_seconds(first_ns, self.clock),
+            spent_s=self._spent_s,
+            runs_s=elapsed_seconds(self._faults_start_ns, self.clock),
         )
         total = pace.total(self.budget)
         progress = AuditProgress(
@@ -477,7 +474,7 @@ class Audit:
         )
         self.show(progress)
 
-    def _inject(self, backend: Backend, clean: CleanResult, run: Run) -> tuple[RunRow, ...]:
+    def _inject(self, backend: Backend, clean: CleanResult, run: FaultRun) -> tuple[RunRow, ...]:
         """Execute one run with faults; only its rows stay in memory."""
         number, places = run
         plan = build_fault_plan(clean.plan, join_places(places), clean.profile)
@@ -488,12 +485,15 @@ class Audit:
         # A restart may go on from a step at which the baseline's state was not looked at. One more
         # clean run is looked at everywhere then, once for all, and this run is judged anew by it.
         if judged_run.needs_extended_baseline and self._full_watch.extend_baseline(backend):
-            arguments = directory, plan, directory.load_history(), self._full_watch.baseline
-            return build_run_rows(*run, self.folder.judge(*arguments, seconds=judged_run.seconds))
+            history, baseline = directory.load_history(), self._full_watch.baseline
+            judged_anew = self.folder.judge(
+                directory, plan, history, baseline, seconds=judged_run.seconds
+            )
+            return build_run_rows(number, places, judged_anew)
         return judged_run.rows
 
     def _execute_and_judge(
-        self, backend: Backend, plan: Plan, directory: RunDirectory, run: Run
+        self, backend: Backend, plan: Plan, directory: RunDirectory, run: FaultRun
     ) -> JudgedRun:
         """Execute a run, and judge it where it was executed."""
         baseline = self._full_watch.baseline
@@ -522,9 +522,7 @@ class Audit:
         self._smallest_rows[row.defect_keys] = row
         return True
 
-    def _search_causes(
-        self, card: Card, writer: CardWriter, clean: CleanResult, start: int
-    ) -> Card:
+    def _search_causes(self, card: Card, writer: CardWriter, clean: CleanResult) -> Card:
         """Look for the causes that no check names, by giving values back, in a part of the time.
 
         Returns the card with what that has shown.
@@ -532,8 +530,7 @@ class Audit:
         if not self.searches_causes:
             return card
         total = max(1, len(card.findings))
-        spent_s = elapsed_seconds(start, self.clock)
-        trials_s = self.budget.trials_s(spent_s=spent_s, run_s=clean.run_s)
+        trials_s = self.budget.trials_s(spent_s=self._spent_s, run_s=clean.run_s)
         has_limit = trials_s is not None
         if trials_s is None:
             trials_s = CAUSE_SEARCH_SHARE * card.seconds

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from threading import Lock
 
 from chaos.audit.budget import AuditProgress, ShowProgress, start_run_display
 from chaos.audit.determinism import (
@@ -29,7 +30,6 @@ from chaos.audit.notes import (
     warning,
 )
 from chaos.audit.plans import set_script_workers
-from chaos.audit.recoveries import find_recovery_lines
 from chaos.check.analysis import RunTables
 from chaos.check.data_warnings import find_data_warnings
 from chaos.check.file_contents import find_unequal_files
@@ -58,6 +58,7 @@ from chaos.run.directory import RunDirectory
 from chaos.run.display_path import format_path
 from chaos.run.job_code import digest_job_code
 from chaos.run.ports import Backend, ScriptBackend
+from chaos.run.recoveries import find_recovery_lines
 
 # Two show whether a job repeats itself; one that does not needs `RUNS_MIN` for a band.
 CLEAN_RUNS = 2
@@ -135,80 +136,14 @@ class CleanRunner:
 
         Raises `JobError` if the job fails in one of them.
         """
-        starts = self._make_two_starts(plan, follows_script=follows_script)
-        self._compare_runs(starts)
-        watched_history = self._make_watched_run(starts)
-        comparison, same_start_runs = starts.comparison, starts.same_start_runs
-        needs_band = comparison.losses_differing and plan.expect.loss_tolerance is None
-        if needs_band:
-            numbers = range(starts.number + 1, starts.number + 1 + RUNS_MIN - len(same_start_runs))
-            same_start_runs += [self._run(plan, n, run_total=RUNS_MIN + 1).history for n in numbers]
-            comparison = comparison.replace(hidden_part=measure_hidden_part(BAND, same_start_runs))
-        # In every run with a fault, a file of the very end is written after the fault: only
-        # another clean run shows that the file repeats itself.
-        runs = same_start_runs if needs_band else [*same_start_runs[:1], *starts.equal_start_runs]
-        baseline = Baseline(
-            runs if watched_history is None else [watched_history, *starts.equal_runs]
-        )
-        self.folder.save_baseline(baseline)
-        # A difference between clean runs is not due to a fault: with a band it is a tolerance,
-        # and without one a metric that differs is left out.
-        metrics_update = {"ignore_metrics": comparison.metrics_differing}
-        expect = starts.plan.expect.model_copy(
-            update={"band": BAND} if needs_band else metrics_update
-        )
-        histories = (
-            starts.align_epochs(watched_history)
-            if watched_history and comparison.is_by_steps
-            else [starts.first_run.history]
-        )
-        baseline_profile = measure_job(
-            histories[0] if starts.counts_steps else starts.first_run.history,
-            ignore=comparison.metrics_differing,
-            repeats=runs,
-            plan=starts.plan,
-        )
-        shared_profile = (
-            starts.build_shared_profile(histories) if comparison.is_by_steps else baseline_profile
-        )
-        return CleanResult(
-            plan=add_idle_limit(starts.plan.replace(expect=expect), baseline),
-            profile=shared_profile,
-            baseline_profile=baseline_profile,
-            baseline=baseline,
-            repetition=comparison,
-            notes=(
-                *self._build_notes(starts, baseline_profile, comparison),
-                *note_clock_reports(shared_profile, starts.plan, comparison),
-            ),
-            work_s=min(_measure_work_s(history) for history in same_start_runs),
-            hash_seed_difference=starts.hash_seed_difference,
-            recoveries=tuple(_find_recoveries(starts.plan)),
-        )
-
-    def _make_two_starts(self, plan: Plan, *, follows_script: bool) -> "_ComparedStarts":
-        """Run the job from two starts of its script, with the workers and epochs that it has."""
-        with self.backend.open_fresh(reseeded_plan=plan) as second_start:
-            guess = plan.replace(follows_script=follows_script)
-            first_run, number = self._run(guess, 1), 2
-            script_plan = set_script_workers(
-                plan, measure_job(first_run.history), keeps_count=not follows_script
-            )
-            if script_plan != plan:
-                plan, first_run, number = script_plan, self._run(script_plan, 2), 3
-            second_history, start_note = self._repeat_start(second_start, plan, number)
-            histories = [history for history in (first_run.history, second_history) if history]
-            stepped_epochs = find_stepped_epochs(plan, histories)
-            if stepped_epochs is not None:
-                plan = stepped_epochs.set_length(plan)
-                first_run, number = self._run(plan, number + 1, run_total=number + 2), number + 2
-                second_history, start_note = self._repeat_start(
-                    second_start, plan, number, run_total=number
-                )
-        start_notes = [start_note] if start_note else []
-        if stepped_epochs is not None:
-            start_notes.append(note_stepped_epochs(stepped_epochs))
-        return _ComparedStarts(plan, first_run, second_history, start_notes, number)
+        series = self._begin_series(plan, follows_script=follows_script)
+        self._compare_starts(series)
+        refuse_unwatched_files(series.plan, series.reference, series.runs)
+        self._add_watched_run(series)
+        if series.needs_band:
+            self._add_band_runs(series)
+        self.folder.save_baseline(series.baseline)
+        return self._build_result(series)
 
     def repeat_on_backend(self, backend: Backend, clean: CleanResult, plan: Plan) -> CleanResult:
         """Return clean runs with those of the same job on another backend as the baseline.
@@ -286,16 +221,31 @@ class CleanRunner:
                 "Give a cluster whose nodes are like this one: processors, packages, data.",
             )
 
-    def _compare_runs(self, starts: "_ComparedStarts") -> None:
-        """Compare two starts, and refuse a job of which a run may go on from the one before."""
-        first_history, other_histories = (
-            starts.first_run.history,
-            [starts.second_history] if starts.second_history else [],
-        )
-        self._compare_starts(starts)
-        refuse_unwatched_files(starts.plan, first_history, [*starts.equal_runs, *other_histories])
+    def _begin_series(self, plan: Plan, *, follows_script: bool) -> "CleanRunSeries":
+        """Return one run of each of two starts, with as many workers as the script asks for."""
+        with self.backend.open_fresh(reseeded_plan=plan) as second_start:
+            guess = plan.replace(follows_script=follows_script)
+            reference_run, number = self._run(guess, 1), 2
+            script_plan = set_script_workers(
+                plan, measure_job(reference_run.history), keeps_count=not follows_script
+            )
+            if script_plan != plan:
+                plan, reference_run, number = script_plan, self._run(script_plan, 2), 3
+            second_history, start_note = self._repeat_start(second_start, plan, number)
+            histories = [h for h in (reference_run.history, second_history) if h is not None]
+            stepped_epochs = find_stepped_epochs(plan, histories)
+            if stepped_epochs is not None:
+                plan, number = stepped_epochs.set_length(plan), number + 2
+                reference_run = self._run(plan, number - 1, run_total=number)
+                second_history, start_note = self._repeat_start(
+                    second_start, plan, number, run_total=number
+                )
+        remarks = [start_note] if start_note else []
+        if stepped_epochs is not None:
+            remarks.append(note_stepped_epochs(stepped_epochs))
+        return CleanRunSeries(plan, reference_run.history, second_history, number, remarks)
 
-    def _compare_starts(self, starts: "_ComparedStarts") -> None:
+    def _compare_starts(self, series: "CleanRunSeries") -> None:
         """Compare two starts; if they differ, run the first start once more, and compare those.
 
         If these differ as well, and the first run of all made files that all others find, it is
@@ -311,100 +261,107 @@ class CleanRunner:
         #   unequal                      the job does not repeat itself, and is judged by a band
         #
         # Faults are injected into forks of the first start, so it must be among what is compared.
-        comparison = compare_clean_runs(
-            starts.first_run.history, starts.second_history or starts.first_run.history
-        )
-        if starts.second_history is not None and comparison.is_settled:
-            starts.equal_start_runs.append(starts.second_history)
-            starts.comparison = comparison
+        reference = series.reference
+        start_comparison = compare_clean_runs(reference, series.second_start or reference)
+        if series.second_start is not None and start_comparison.is_settled:
+            series.accept_second_start(start_comparison)
             return
-        starts.number += 1
-        third_run = self._run(starts.plan, starts.number, run_total=CLEAN_RUNS + 1)
-        same_start_comparison = compare_clean_runs(starts.first_run.history, third_run.history)
-        created_files = find_first_run_files(starts.first_run.history, third_run.history)
-        if created_files and not same_start_comparison.is_settled:
-            starts.first_run, starts.same_start_runs = third_run, [third_run.history]
-            self._compare_starts(starts)
-            starts.remarks += (
-                [note_first_run_files(created_files)] if starts.comparison.is_equivalent else []
-            )
+        repeat = self._run_again(series, series.plan)
+        series.comparison = compare_clean_runs(reference, repeat)
+        created_files = find_first_run_files(reference, repeat)
+        if created_files and not series.comparison.is_settled:
+            series.reference = repeat
+            self._compare_starts(series)
+            if series.comparison.is_equivalent:
+                series.remarks.append(note_first_run_files(created_files))
             return
-        starts.same_start_runs.append(third_run.history)
-        if not comparison.is_equivalent and same_start_comparison.is_equivalent:
-            self._explain_start_difference(starts, comparison)
-        starts.comparison = same_start_comparison
-
-    def _make_watched_run(self, starts: "_ComparedStarts") -> History | None:
-        """Return one more clean run that is watched at every step, if a restart may begin at any.
-
-        Where saves by the clock end the epochs, this run has epochs of a number of steps, and so
-        have all after it. A job of which no save was seen may keep its state where none is seen.
-        """
-        plan = starts.plan
-        if starts.comparison.is_by_steps:
-            expect = plan.expect.replace(align="steps")
-            plan = plan.replace(expect=expect, job=starts.build_stepped_job())
-        elif starts.comparison.is_exact and not measure_job(starts.first_run.history).has_saves:
-            plan = _watch_every_step(plan)
-        if plan is starts.plan:
-            return None
-        starts.number += 1
-        history = self._run(plan, starts.number, run_total=CLEAN_RUNS + 1).history
-        if _is_equal(starts.first_run.history, history):
-            starts.plan = plan
-            return history
-        if starts.comparison.is_by_steps:  # then there is nothing to compare with
-            update = {"inputs_apart": "one more clean run was another one"}
-            starts.comparison = starts.comparison.model_copy(update=update)
-        return None
+        series.repeats_of_reference.append(repeat)
+        if not start_comparison.is_equivalent and series.comparison.is_equivalent:
+            self._explain_start_difference(series, start_comparison)
 
     def _explain_start_difference(
-        self, starts: "_ComparedStarts", comparison: CleanRunComparison
+        self, series: "CleanRunSeries", comparison: CleanRunComparison
     ) -> None:
         """Find out why two starts differ, by a third one with the hash seed of the first."""
-        starts.number += 1
+        series.run_count += 1
         with self.backend.open_fresh() as same_seed_start:
             third_history, _ = self._repeat_start(
-                same_seed_start, starts.plan, starts.number, run_total=CLEAN_RUNS + 2
+                same_seed_start, series.plan, series.run_count, run_total=CLEAN_RUNS + 2
             )
         difference = comparison.first or comparison.inputs_apart or comparison.reports_apart or ""
         if (
             third_history is not None
-            and compare_clean_runs(starts.first_run.history, third_history).is_equivalent
+            and compare_clean_runs(series.reference, third_history).is_equivalent
         ):
-            starts.hash_seed_difference = difference
-            starts.remarks.append(note_hash_seed(difference))
+            series.hash_seed_difference = difference
+            series.remarks.append(note_hash_seed(difference))
         else:
-            starts.remarks.append(note_start_difference(difference))
+            series.remarks.append(note_start_difference(difference))
 
-    def _build_notes(
-        self,
-        starts: "_ComparedStarts",
-        baseline_profile: JobProfile,
-        comparison: CleanRunComparison,
-    ) -> tuple[Note, ...]:
-        runs = [run for run in (starts.first_run.history, starts.second_history) if run]
-        band_warnings = [warning(str(comparison))] if comparison.hides_much else []
-        job = starts.plan.job
-        source = Path(job.source)
-        text = source.read_text(encoding="utf-8", errors="replace") if source.is_file() else ""
-        start_words = (*build_command_line(job.args), *build_command_line(job.restart_args))
-        resume_note = note_resume_option(text, source.name, start_words)
-        tables = RunTables(starts.first_run.history)
-        return (
-            *build_notes(
-                baseline_profile,
-                names=[name for run in runs if (name := _find_script_setting(run, "name"))],
-                paths=[path for run in runs if (path := _find_script_setting(run, "storage_path"))],
-                habits=find_data_warnings(tables.lineage),
+    def _add_watched_run(self, series: "CleanRunSeries") -> None:
+        """Add a run that is watched at every step, if a restart may begin at any.
+
+        Where saves by the clock end the epochs, this run has epochs of a number of steps, and so
+        have all after it. A job of which no save was seen may keep its state where none is seen.
+        """
+        plan, comparison = series.plan, series.comparison
+        if comparison.is_by_steps:
+            expect = plan.expect.replace(align="steps")
+            plan = plan.replace(expect=expect, job=series.build_stepped_job())
+        elif comparison.is_exact and not measure_job(series.reference).has_saves:
+            plan = _watch_every_step(plan)
+        if plan is series.plan:
+            return
+        history = self._run_again(series, plan)
+        if _is_equal(series.reference, history):
+            series.plan, series.watched_run = plan, history
+        elif comparison.is_by_steps:  # then there is nothing to compare with
+            series.comparison = comparison.replace(
+                inputs_apart="one more clean run was another one"
+            )
+
+    def _add_band_runs(self, series: "CleanRunSeries") -> None:
+        """Add runs of the first start until there are enough to tell where one more may lie."""
+        for _ in range(RUNS_MIN - len(series.same_start_runs)):
+            repeat = self._run_again(series, series.plan, run_total=RUNS_MIN + 1)
+            series.repeats_of_reference.append(repeat)
+        hidden_part = measure_hidden_part(BAND, series.same_start_runs)
+        series.comparison = series.comparison.replace(hidden_part=hidden_part)
+
+    def _build_result(self, series: "CleanRunSeries") -> CleanResult:
+        comparison, plan = series.comparison, series.plan
+        # A difference between clean runs is not due to a fault: with a band it is a tolerance,
+        # and without one a metric that differs is left out.
+        if series.needs_band:
+            expect = plan.expect.replace(band=BAND)
+        else:
+            expect = plan.expect.replace(ignore_metrics=comparison.metrics_differing)
+        baseline_profile = series.measure_baseline()
+        profile = baseline_profile
+        if comparison.is_by_steps:
+            profiles = [measure_job(history, plan=plan) for history in series.align_epochs()]
+            profile = intersect_profiles(profiles)
+        return CleanResult(
+            plan=add_idle_limit(plan.replace(expect=expect), series.baseline),
+            profile=profile,
+            baseline_profile=baseline_profile,
+            baseline=series.baseline,
+            repetition=comparison,
+            notes=(
+                *_build_notes(series, baseline_profile),
+                *note_clock_reports(profile, plan, comparison),
             ),
-            *map(warning, find_shared_file_warnings(tables)),
-            *starts.remarks,
-            *starts.side_effect_notes,
-            *(note_uncompared_files(starts.differing_files) if comparison.is_deterministic else []),
-            *band_warnings,
-            *([resume_note] if resume_note else []),
+            work_s=min(_measure_work_s(history) for history in series.same_start_runs),
+            hash_seed_difference=series.hash_seed_difference,
+            recoveries=tuple(_find_recoveries(plan)),
         )
+
+    def _run_again(
+        self, series: "CleanRunSeries", plan: Plan, *, run_total: int = CLEAN_RUNS + 1
+    ) -> History:
+        """Return one more run of the first start."""
+        series.run_count += 1
+        return self._run(plan, series.run_count, run_total=run_total).history
 
     def _repeat_start(
         self, backend: Backend, plan: Plan, number: int, *, run_total: int = CLEAN_RUNS
@@ -442,26 +399,100 @@ class CleanRunner:
 
 
 @dataclass
-class _ComparedStarts:
-    """The clean runs compared so far; `same_start_runs` are of one start of the script."""
+class ExtendableBaseline:
+    """The baseline, extended when first needed by a clean run that records every step's state.
+
+    The run is needed when a restart resumed at a step whose state no clean run had recorded. It is
+    made once per audit; parallel lanes block until it is done.
+    """
+
+    clean: CleanResult
+    clean_runs: CleanRunner
+    _lock: Lock = field(default_factory=Lock)
+    _was_tried: bool = False
+
+    def __post_init__(self) -> None:
+        self.baseline = self.clean.baseline
+
+    def extend_baseline(self, backend: Backend) -> bool:
+        """Make the run if it was not made yet; return whether the baseline has it now."""
+        with self._lock:
+            if not self._was_tried:
+                self._was_tried = True
+                extended_baseline = self.clean_runs.build_extended_baseline(self.clean, backend)
+                self.baseline = extended_baseline or self.baseline
+        return self.baseline is not self.clean.baseline
+
+    def allow_retry(self) -> None:
+        """Allow the run to be made once more, if it has shown nothing."""
+        self._was_tried = self.baseline is not self.clean.baseline
+
+
+@dataclass
+class CleanRunSeries:
+    """The clean runs of a job, each in its role."""
 
     plan: Plan
-    first_run: FinishedRun
-    second_history: History | None
+    #: the run that all others are compared with: of the first start of the script, from which the
+    #: runs with faults are forked
+    reference: History
+    #: of a second start, with another hash seed; None where the script failed then
+    second_start: History | None
+    #: how many runs were made for it, those included that are left out
+    run_count: int
     remarks: list[Note]
-    number: int
+    #: more runs of the first start
+    repeats_of_reference: list[History] = field(default_factory=list)
+    is_second_start_equal: bool = False
+    #: equals the reference, and its state was looked at in every step
+    watched_run: History | None = None
+    #: the place at which a start with another hash seed got other data
     hash_seed_difference: str | None = None
 
     def __post_init__(self) -> None:
-        self.same_start_runs = [self.first_run.history]
-        self.equal_start_runs: list[History] = []
-        self.comparison = compare_clean_runs(self.first_run.history, self.first_run.history)
-        self.side_effect_notes = note_side_effects(self.first_run.history)
+        self.comparison = compare_clean_runs(self.reference, self.reference)
+        # Of the first run of all, also where that is left out.
+        self.side_effect_notes = note_side_effects(self.reference)
+
+    def accept_second_start(self, comparison: CleanRunComparison) -> None:
+        """Take the run of the second start for an equal of the reference, as compared."""
+        self.is_second_start_equal = True
+        self.comparison = comparison
+
+    @property
+    def same_start_runs(self) -> list[History]:
+        """The runs of the first start, the reference first."""
+        return [self.reference, *self.repeats_of_reference]
+
+    @property
+    def runs(self) -> list[History]:
+        """All runs but the watched one, the reference first."""
+        return [*self.same_start_runs, *([self.second_start] if self.second_start else [])]
 
     @property
     def equal_runs(self) -> list[History]:
         """All of these runs that are alike."""
-        return [*self.same_start_runs, *self.equal_start_runs]
+        return self.runs if self.is_second_start_equal else self.same_start_runs
+
+    @property
+    def needs_band(self) -> bool:
+        """Whether losses differ from run to run, and the user has given no tolerance."""
+        return self.comparison.losses_differing > 0 and self.plan.expect.loss_tolerance is None
+
+    @property
+    def compared_runs(self) -> list[History]:
+        """The runs that show which results of the job repeat themselves."""
+        if self.needs_band:
+            return self.same_start_runs
+        # In every run with a fault, a file of the very end is written after the fault: only
+        # another clean run shows that the file repeats itself.
+        return [self.reference, *self.equal_runs[len(self.same_start_runs) :]]
+
+    @property
+    def baseline(self) -> Baseline:
+        if self.watched_run is None:
+            return Baseline(self.compared_runs)
+        return Baseline([self.watched_run, *self.equal_runs])
 
     @property
     def counts_steps(self) -> bool:
@@ -483,18 +514,49 @@ class _ComparedStarts:
         step_count = sum(count for (_, rank), count in steps[0].items() if rank == 0)
         return job.replace(epoch_steps=-(-step_count // EPOCHS_BY_STEPS))
 
-    def align_epochs(self, watched_history: History) -> list[History]:
-        """Return all runs, with the epochs of the last of them where steps are counted."""
+    def align_epochs(self) -> list[History]:
+        """Return the runs by which faults are placed, with the epochs of the watched one."""
+        if self.watched_run is None or not self.comparison.is_by_steps:
+            return [self.reference]
         if not self.counts_steps:
-            return [watched_history, *self.equal_runs]
-        return [
-            watched_history,
-            *(regrid_baseline(history, watched_history) for history in self.equal_runs),
-        ]
+            return [self.watched_run, *self.equal_runs]
+        regridded = (regrid_baseline(history, self.watched_run) for history in self.equal_runs)
+        return [self.watched_run, *regridded]
 
-    def build_shared_profile(self, histories: Sequence[History]) -> JobProfile:
-        """Return the places that all of these runs have."""
-        return intersect_profiles([measure_job(history, plan=self.plan) for history in histories])
+    def measure_baseline(self) -> JobProfile:
+        """Return the profile of the reference; where steps are counted, of the first baseline."""
+        return measure_job(
+            self.align_epochs()[0] if self.counts_steps else self.reference,
+            ignore=self.comparison.metrics_differing,
+            repeats=self.compared_runs,
+            plan=self.plan,
+        )
+
+
+def _build_notes(series: CleanRunSeries, baseline_profile: JobProfile) -> tuple[Note, ...]:
+    runs = [run for run in (series.reference, series.second_start) if run]
+    comparison = series.comparison
+    band_warnings = [warning(str(comparison))] if comparison.hides_much else []
+    job = series.plan.job
+    source = Path(job.source)
+    text = source.read_text(encoding="utf-8", errors="replace") if source.is_file() else ""
+    start_words = (*build_command_line(job.args), *build_command_line(job.restart_args))
+    resume_note = note_resume_option(text, source.name, start_words)
+    tables = RunTables(series.reference)
+    return (
+        *build_notes(
+            baseline_profile,
+            names=[name for run in runs if (name := _find_script_setting(run, "name"))],
+            paths=[path for run in runs if (path := _find_script_setting(run, "storage_path"))],
+            habits=find_data_warnings(tables.lineage),
+        ),
+        *map(warning, find_shared_file_warnings(tables)),
+        *series.remarks,
+        *series.side_effect_notes,
+        *(note_uncompared_files(series.differing_files) if comparison.is_deterministic else []),
+        *band_warnings,
+        *([resume_note] if resume_note else []),
+    )
 
 
 def _find_recoveries(plan: Plan) -> Iterator[str]:

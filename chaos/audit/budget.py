@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from chaos.audit.notes import Note, note, warning
 from chaos.audit.run_row import RunRow
-from chaos.audit.site_queue import PARTS
+from chaos.audit.site_order import PARTS
 from chaos.model.event import RunStarted
 from chaos.model.history import JournalEntry
 from chaos.report.live import Progress, advance_all, describe_activity

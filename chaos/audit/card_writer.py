@@ -18,7 +18,8 @@ from chaos.audit.repro import repro_text
 from chaos.audit.retries import SETTINGS, Retries
 from chaos.audit.run_row import Defect, DefectKey, RunRow
 from chaos.audit.site_groups import FaultSite
-from chaos.audit.site_queue import SiteQueue, find_missing_parts, find_part
+from chaos.audit.site_order import find_missing_parts, find_part
+from chaos.audit.site_queue import SiteQueue
 from chaos.audit.site_sample import count_coverage, count_save_operations
 from chaos.audit.table import label_columns
 from chaos.check.grade import ACCEPTED
@@ -101,7 +102,7 @@ class CardWriter:
             self._save_finding(finding)
         profile = self.queue.profile
         resumed_places = [run.place for run in runs if run.is_right and run.resumed]
-        wanted_parts = {find_part(place, profile) for place in self.queue.places} - {None}
+        wanted_parts = {find_part(place, profile) for place in self.queue.sites} - {None}
         card = Card(
             version=__version__,
             backend=clean.plan.backend,
@@ -114,7 +115,7 @@ class CardWriter:
             job=_build_job(clean),
             repetition=clean.repetition,
             notes=(*clean.notes, *_note_accepted(runs), *_note_latent(runs)),
-            covered=count_coverage(profile, self.queue.places, runs, seed=self.seed),
+            covered=count_coverage(profile, self.queue.sites, runs, seed=self.seed),
             save_steps=count_save_operations(profile, runs, seed=self.seed),
             runs=tuple(runs),
             findings=card_findings,

@@ -9,18 +9,13 @@ input*, 2002, there `ddmin`).
 import json
 import math
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
 from chaos.audit.folder import AuditFolder
-from chaos.audit.restored_files import (
-    describe_restored_files,
-    order_file_copies,
-    were_files_restored,
-)
 from chaos.check import census
 from chaos.check.analysis import RunAnalysis
 from chaos.check.census import CensusDifference
@@ -32,11 +27,13 @@ from chaos.model.history import Baseline
 from chaos.model.places import TrainingPlace
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
+from chaos.probe.state.restored_files import load_restored_files, write_order
 from chaos.probe.state.restored_values import FOLDER, GENERATORS, GIVE, GIVEN, KEEP, LOOK
 from chaos.probe.write_ledger import WriteLimits
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock
 from chaos.run.directory import RunDirectory, create_run
+from chaos.run.display_path import format_path
 from chaos.run.ports import Backend
 from chaos.wording import join_names
 
@@ -92,7 +89,7 @@ class CauseOutcome:
     def sentence(self) -> str:
         """The outcome in words."""
         if self.are_files and self.cause:
-            return describe_restored_files([c.path for c in self.cause], is_exact=self.is_exact)
+            return _describe_restored_files([c.path for c in self.cause], is_exact=self.is_exact)
         if self.is_right_embedded:
             return (
                 "The same faults do no harm on the embedded backend, where values are given back: "
@@ -402,14 +399,16 @@ class CauseSearch:
         if not files or not places:
             return None
         clean_directory = self._create_directory("clean-files", self.plan.build_baseline_plan())
-        copies_folder = order_file_copies(clean_directory, files, keep=sorted(set(places.values())))
+        copies_folder = _order_file_copies(
+            clean_directory, files, keep=sorted(set(places.values()))
+        )
         self._execute(clean_directory, None)
 
         def is_right(paths: Paths) -> bool:
             directory = self._create_directory(f"files-{self.run_count}", self.plan)
-            folder = order_file_copies(directory, paths, give=places, source=copies_folder)
+            folder = _order_file_copies(directory, paths, give=places, source=copies_folder)
             run = self._execute(directory, self.baseline)
-            is_right = were_files_restored(folder, paths, places) and has_trained_equally(
+            is_right = _were_files_restored(folder, paths, places) and has_trained_equally(
                 run.analysis, run.verdict, self.check
             )
             self.report(
@@ -505,3 +504,33 @@ def _write_order(directory: RunDirectory, name: str, order: Mapping[str, object]
     folder.mkdir()
     (folder / name).write_text(json.dumps(order), encoding="utf-8")
     return folder
+
+
+def _order_file_copies(
+    directory: RunDirectory,
+    files: Sequence[str],
+    *,
+    keep: Sequence[TrainingPlace] = (),
+    give: Mapping[int, TrainingPlace] | None = None,
+    source: Path | None = None,
+) -> Path:
+    """Order a run to copy files at places, or to put them back in attempts; return the folder."""
+    order = {"files": files, "keep": keep, "give": give or {}, "from": str(source or "")}
+    return write_order(directory.path / FOLDER, order)
+
+
+def _were_files_restored(folder: Path, files: Collection[str], attempts: Collection[int]) -> bool:
+    """Return whether each of the attempts was given all files."""
+    files_by_attempt = load_restored_files(folder)
+    return all(set(files) <= set(files_by_attempt.get(attempt, ())) for attempt in attempts)
+
+
+def _describe_restored_files(files: Sequence[str], *, is_exact: bool) -> str:
+    """Return in words that files were shown to be the cause."""
+    file_names = join_names([f"`{format_path(Path(file))}`" for file in files])
+    accuracy = "to the last bit" if is_exact else "within the tolerance"
+    verb = "it was" if len(files) == 1 else "they were"
+    return (
+        f"With {file_names} put back as in a clean run at the place of the resume, training is the "
+        f"baseline's {accuracy}: {verb} ahead of what the job resumed from."
+    )

@@ -130,7 +130,7 @@ class Continuation:
         return {row.place.key: row for row in self.earlier.card.runs if row.is_right}
 
     @property
-    def earlier_places(self) -> EarlierSites:
+    def earlier_sites(self) -> EarlierSites:
         """The places by their fate in the last audit, from which the order of this one follows."""
         card = self.earlier.card
         return EarlierSites(
@@ -174,8 +174,8 @@ class Continuation:
         """Return what has become of the last audit's places, by the runs of this one."""
         failed_names, run_by_key = self.failed_names, {run.place.key: run for run in runs}
         status_by_key = {key: run.status for key, run in run_by_key.items()}
-        status_by_key |= dict.fromkeys((place.key for place in queue.mended_places), "pass")
-        current_keys = {place.key for place in (*queue.places, *queue.earlier_places.combined)}
+        status_by_key |= dict.fromkeys((place.key for place in queue.mended_sites), "pass")
+        current_keys = {place.key for place in (*queue.sites, *queue.earlier_sites.combined)}
         open_keys = [key for key in failed_names if status_by_key.get(key) not in ("pass", "fail")]
         new_keys = [
             key for key, run in run_by_key.items() if run.is_wrong and key not in failed_names
@@ -196,6 +196,6 @@ class Continuation:
             broken=list_names(key for key in new_keys if key in self.right_rows),
             untold=list_names(key for key in open_keys if key in current_keys),
             gone=list_names(key for key in open_keys if key not in current_keys),
-            kept=len(queue.earlier_places.unchanged_rows),
+            kept=len(queue.earlier_sites.unchanged_rows),
             is_unexplained=self.is_unchanged and "pass" in map(status_by_key.get, failed_names),
         )

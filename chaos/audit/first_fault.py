@@ -8,7 +8,7 @@ from chaos.audit.budget import AuditProgress, start_run_display
 from chaos.audit.plans import build_fault_plan, use_script_retries
 from chaos.audit.retries import TRIED, Retries
 from chaos.audit.site_groups import FaultSite
-from chaos.audit.site_queue import order_places
+from chaos.audit.site_order import order_places
 from chaos.audit.site_sample import choose_fault_sites
 from chaos.model.arguments import build_command_line
 from chaos.model.masking import mask_words

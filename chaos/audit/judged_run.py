@@ -2,10 +2,9 @@
 
 from typing import NamedTuple, TypeAlias
 
-from chaos.audit.extendable_baseline import needs_extended_baseline
 from chaos.audit.folder import AuditFolder
 from chaos.audit.run_row import RunRow, build_run_rows
-from chaos.audit.site_queue import Run
+from chaos.audit.site_queue import FaultRun
 from chaos.errors import ClusterError, JobError
 from chaos.job_failure import find_harm_error
 from chaos.model.history import Baseline
@@ -15,6 +14,12 @@ from chaos.run.directory import RunDirectory
 from chaos.run.environment import digest_chaos_code
 
 Judges: TypeAlias = tuple[str, ...]
+
+
+def needs_extended_baseline(run: FinishedRun) -> bool:
+    """Return whether a run could not be judged because no clean run recorded a step's state."""
+    doubts = (doubt for result in run.verdict.undecided for doubt in result.doubts)
+    return any(doubt.kind == "unwatched-step" for doubt in doubts)
 
 
 class JudgedRun(NamedTuple):
@@ -27,7 +32,7 @@ class JudgedRun(NamedTuple):
     harm: JobError | None = None
 
     @classmethod
-    def from_run(cls, run: Run, finished_run: FinishedRun) -> "JudgedRun":
+    def from_run(cls, run: FaultRun, finished_run: FinishedRun) -> "JudgedRun":
         """Return it for a run that was judged in this process."""
         return cls(
             build_run_rows(*run, finished_run),
@@ -49,7 +54,10 @@ def list_judges() -> Judges:
 
 
 def judge_on_node(
-    directory: RunDirectory, seconds: float, baseline: Baseline, expectation: tuple[Run, Judges]
+    directory: RunDirectory,
+    seconds: float,
+    baseline: Baseline,
+    expectation: tuple[FaultRun, Judges],
 ) -> JudgedRun:
     """Judge a run on the node of its lane, and write history and verdict into its folder there.
 

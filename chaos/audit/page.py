@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import shorten, wrap
 
-from chaos.audit.card import Card, coverage_share, describe_confidence
+from chaos.audit.answer import coverage_share, describe_confidence
+from chaos.audit.card import Card
 from chaos.audit.parts import KIND_TONES, build_kind_cells, choose_tone, list_parts
 from chaos.audit.sections import (
     ON_THE_CARD,

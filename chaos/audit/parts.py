@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from chaos.audit.card import Card, Word, coverage_share, describe_confidence
+from chaos.audit.answer import Word, coverage_share, describe_confidence
+from chaos.audit.card import Card
 from chaos.audit.run_row import RunRow
 from chaos.audit.sections import (
     CauseSection,

@@ -1,201 +1,27 @@
-"""The order in which an audit injects its faults: first those that can show a defect of resuming.
+"""The fault sites of an audit in one list: which run comes next, and what its result changes.
 
-A restart from scratch shows none. So the first round has one place of every group
-that has places after the first commit, each in another part of training. Places
-before the first commit come last.
+Every site is a `Candidate` with a status. `SiteQueue.next_run` takes the first by status and order,
+with those that can share its run, and `SiteQueue.learn` notes the result.
 """
 
-import random
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, count, zip_longest
-from typing import TypeAlias
+from enum import Enum, IntEnum, auto
+from typing import NamedTuple
 
-from chaos.audit.chains import LONGEST, build_chain, can_share, longest_chain, order_chains
+from chaos.audit.chains import LONGEST, build_chain, longest_chain, order_chains
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.run_row import RunRow
-from chaos.audit.site_category import (
-    CATEGORY_ORDERS,
-    NODE_LOST,
-    SITE_CATEGORIES,
-    Question,
-    SiteCategory,
+from chaos.audit.site_category import Question, SiteCategory
+from chaos.audit.site_groups import FaultSite, PlaceKey
+from chaos.audit.site_order import (
+    PARTS,
+    find_last_resume_point,
+    find_part,
+    find_spares,
+    order_places,
+    select_part_places,
 )
-from chaos.audit.site_groups import FaultSite, PlaceKey, SiteSubgroup, find_resume_point
-from chaos.model.places import TrainingPlace
-
-PARTS = 3  # of training, from each of which a restart is to resume: early, middle, late
-_PART_NAMES: Mapping[int, tuple[str, ...]] = {
-    0: (),
-    1: ("the only",),
-    2: ("an early", "a late"),
-    3: ("an early", "a middle", "a late"),
-}
-
-
-# The fractional part of the golden ratio: its multiples, modulo 1, fill a range evenly however soon
-# one stops.
-_GOLDEN = 0.6180339887498949
-
-
-def spread_numbers(count: int, *, shift: float = 0.0) -> list[int]:
-    """Order the numbers below a count so that the first few of them leave no large gap.
-
-    Multiples of the golden ratio have that property; `shift` moves their beginning.
-    """
-    return sorted(range(count), key=lambda n: (shift + n * _GOLDEN) % 1.0)
-
-
-@dataclass(frozen=True)
-class SiteOrder:
-    """All places with their ops, in order."""
-
-    #: those for an answer: of every group, with resumes from every part of training
-    needed: tuple[FaultSite, ...]
-    later: tuple[FaultSite, ...]
-
-    @property
-    def all_places(self) -> tuple[FaultSite, ...]:
-        return (*self.needed, *self.later)
-
-
-def order_places(
-    places: Sequence[FaultSite],
-    profile: JobProfile,
-    *,
-    question: Question = "spot",
-    seed: int = 0,
-    late_keys: Collection[PlaceKey] = (),
-) -> SiteOrder:
-    """Order places for a question; the seed decides which place of a unit comes first.
-
-    `late_keys`: those that come after the others of their unit.
-    """
-    groups = (
-        *CATEGORY_ORDERS[question],
-        *(g for g in SITE_CATEGORIES if g not in CATEGORY_ORDERS[question]),
-    )
-    parts = {place: find_part(place, profile) for place in places}
-    queues, scratch_queues = (
-        dict[SiteSubgroup, list[FaultSite]](),
-        dict[SiteSubgroup, list[FaultSite]](),
-    )
-    turns = count(random.Random(f"{seed}:order").randrange(PARTS))  # noqa: S311 (repeatable)
-    by_unit: dict[SiteSubgroup, list[FaultSite]] = {}
-    for place in sorted(places, key=lambda place: groups.index(place.group)):
-        by_unit.setdefault(place.subgroup, []).append(place)
-    for unit, unit_places in by_unit.items():
-        spread_places = _spread_places(unit_places, seed=seed)
-        spread_places.sort(key=lambda place: place.key in late_keys)
-        resuming_places = [s for s in spread_places if parts[s] is not None]
-        if resuming_places:
-            # A disk's content grows: an early loss of it takes less along than a late one.
-            first_part = -1 if unit[0] == NODE_LOST else next(turns)
-            queues[unit] = _move_part_first(first_part, resuming_places, parts)
-        if len(resuming_places) < len(spread_places):
-            scratch_queues[unit] = [s for s in spread_places if parts[s] is None]
-    needed_places = [queue.pop(0) for queue in queues.values()]
-    for part in sorted(
-        {p for p in parts.values() if p is not None} - {parts[s] for s in needed_places}
-    ):
-        queue = next(q for q in queues.values() if any(parts[s] == part for s in q))
-        part_place = next(s for s in queue if parts[s] == part)
-        queue.remove(part_place)
-        needed_places.append(part_place)
-    needed_places += [queue.pop(0) for unit, queue in scratch_queues.items() if unit not in queues]
-    return SiteOrder(
-        tuple(needed_places),
-        (*interleave_queues(queues.values()), *interleave_queues(scratch_queues.values())),
-    )
-
-
-def find_last_resume_point(place: FaultSite, profile: JobProfile) -> TrainingPlace | None:
-    """Return the last point from which a restart resumes, None if all begin anew."""
-    points = [point for op in place.ops if (point := find_resume_point(op, profile)) is not None]
-    return max(points, default=None)
-
-
-def find_part(place: FaultSite, profile: JobProfile) -> int | None:
-    """Return the part of training from which a restart resumes, counted from 0."""
-    point = find_last_resume_point(place, profile)
-    if point is None:
-        return None
-    points = profile.resume_places_before_end
-    return bisect_left(points, point) * count_parts(profile) // len(points)
-
-
-def count_parts(profile: JobProfile) -> int:
-    """Return the number of parts of training that have a checkpoint to resume from."""
-    return min(PARTS, len(profile.resume_places_before_end))
-
-
-def select_part_places(
-    needed: Sequence[FaultSite], profile: JobProfile, *, excluded_parts: Collection[int | None]
-) -> list[FaultSite]:
-    """Return a place for each part of training that restarts resume from, in the given order.
-
-    Where it can be, it is one that has a run of its own anyway. `excluded_parts` need none.
-    """
-    place_by_part: dict[int, FaultSite] = {}
-    for place in sorted(needed, key=can_share):
-        part = find_part(place, profile)
-        if part is not None and part not in excluded_parts:
-            place_by_part.setdefault(part, place)
-    return [place for place in needed if place in place_by_part.values()]
-
-
-def find_missing_parts(
-    tried_places: Sequence[FaultSite], profile: JobProfile, *, wanted_parts: Collection[int | None]
-) -> tuple[str, ...]:
-    """Return the names of the checkpoints, of those parts, from which none of these resumed."""
-    resumed_parts = {find_part(place, profile) for place in tried_places}
-    names = _PART_NAMES[count_parts(profile)]
-    return tuple(
-        name for n, name in enumerate(names) if n in wanted_parts and n not in resumed_parts
-    )
-
-
-def _move_part_first(
-    part: int, places: list[FaultSite], parts: Mapping[FaultSite, int | None]
-) -> list[FaultSite]:
-    """Move to the front the first that resumes from one part of training, or from the nearest.
-
-    Parts are counted anew after the last of them, so -1 is the last.
-    """
-    available_parts = sorted({p for s in places if (p := parts[s]) is not None})
-    wanted_part = part % (1 + available_parts[-1])
-    nearest_part = min(available_parts, key=lambda p: abs(p - wanted_part))
-    first_place = next(s for s in places if parts[s] == nearest_part)
-    return [first_place, *(s for s in places if s is not first_place)]
-
-
-def _find_spares(
-    places: Sequence[FaultSite], needed_places: Sequence[FaultSite], profile: JobProfile
-) -> list[FaultSite]:
-    """Return the places that may stand in for those due: no node is lost in an earlier part."""
-    lost_part = max(
-        (find_part(p, profile) or 0 for p in needed_places if p.group == NODE_LOST), default=0
-    )
-    parts = ((place, find_part(place, profile)) for place in places)
-    return [p for p, n in parts if n is not None and (p.group != NODE_LOST or n >= lost_part)]
-
-
-def _spread_places(places: Sequence[FaultSite], *, seed: int) -> list[FaultSite]:
-    """Order a group so that the first few are spread over the job; the seed shifts them."""
-    if not places:
-        return []
-    places = sorted(places, key=lambda s: s.order)
-    shift = random.Random(f"{seed}:{places[0].group}:order").random()  # noqa: S311
-    return [places[n] for n in spread_numbers(len(places), shift=shift)]
-
-
-def interleave_queues(queues: Iterable[Iterable[FaultSite]]) -> Iterator[FaultSite]:
-    """Return an iterator of one place of each queue in turn."""
-    turns = zip_longest(*queues)
-    return (place for place in chain.from_iterable(turns) if place is not None)
-
 
 # A worker that is killed within an epoch shows whether its restart goes on; one that is killed as
 # it saves, whether it can.
@@ -206,26 +32,112 @@ TRIES = 3
 CHAIN_CANDIDATES_MAX = 1000
 
 
-def order_suspects(row: RunRow, places: Sequence[FaultSite]) -> list[FaultSite]:
-    """Return the places of a run, with the one of its last fault first where it hung after that."""
-    if not row.is_hung:
-        return [*places]
-    op_places = [place for place in places for _ in place.ops]
-    last_place = op_places[min(max(row.landed, 1), len(op_places)) - 1]
-    return [last_place, *(place for place in places if place is not last_place)]
+class Status(IntEnum):
+    """The status of a fault site. Those before `RUNNING` are still to be tried, in this order."""
+
+    #: It is the example of a finding of the earlier audit, and has a run of its own.
+    EXAMPLE = auto()
+    #: It failed in the earlier audit.
+    FAILED = auto()
+    #: An answer needs it, in a run of its own.
+    NEEDED = auto()
+    #: It was in a run of several sites that came out wrong: it is tried again, alone.
+    SUSPECT = auto()
+    #: An answer needs it, and its run may be shared.
+    SHARED = auto()
+    LATER = auto()
+    RUNNING = auto()
+    TRIED = auto()
+    #: It was right in the earlier audit and must be here: it is not tried.
+    UNCHANGED = auto()
 
 
-# A run to be made: its number, and the places that it is to answer.
-Run: TypeAlias = tuple[int, tuple[FaultSite, ...]]
+# Those that were not in any run yet, which are put in a new order when more sites become known.
+_UNTRIED = {Status.EXAMPLE, Status.FAILED, Status.NEEDED, Status.SHARED, Status.LATER}
+_SHARING = {Status.FAILED, Status.SHARED, Status.LATER}
+_TAKEN = {Status.RUNNING, Status.TRIED}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A fault site with its status."""
+
+    site: FaultSite
+    status: Status
+    #: among those of its status
+    order: int
+    #: the reason for its status
+    because: str
+    #: the result of its run, once it was tried
+    row: RunRow | None = None
+
+    def __str__(self) -> str:
+        status = f"{self.status.name.lower():9} {self.order:3}"
+        return f"{status}  {self.site.group}, {self.site.name}: {self.because}"
+
+
+class FaultRun(NamedTuple):
+    """A run to be made: its number, and the fault sites that it is to answer."""
+
+    number: int
+    sites: tuple[FaultSite, ...]
+
+
+class DoubtStage(Enum):
+    """The stage of the doubt about a run of several sites that came out wrong.
+
+    Runs go side by side, so results come in any order, and of several doubts at once. What only a
+    run of several sites shows is a finding if it is wrong twice.
+    """
+
+    #: An earlier audit had it as a finding: it is made again.
+    EARLIER = "wrong in the earlier audit, and none of its sites was wrong alone"
+    #: Which of its sites was it?
+    EACH_ALONE = "wrong, and each of its sites is tried alone"
+    #: None is wrong alone. Was it chance?
+    TO_REPEAT = "wrong, and none of its sites is wrong alone"
+    REPEATING = "being repeated"
+    SETTLED = "settled"
+    #: It was a finding of the earlier audit, and is right now.
+    MENDED = "wrong in the earlier audit, and right now"
 
 
 @dataclass
-class _DoubtfulRun:
-    """A run of several places that came out wrong, and those not yet tried alone."""
+class DoubtfulRun:
+    """A run of several sites that came out wrong, and what is known of it."""
 
-    row: RunRow
-    places: tuple[FaultSite, ...]
-    untried: set[FaultSite]
+    sites: tuple[FaultSite, ...]
+    stage: DoubtStage
+    #: its own row; None of a run of an earlier audit
+    row: RunRow | None = None
+
+    def begin_again(self) -> None:
+        self.stage = DoubtStage.REPEATING
+
+    def give_back(self) -> None:
+        """Wait again, as the run made for it has shown nothing."""
+        self.stage = DoubtStage.EARLIER if self.row is None else DoubtStage.TO_REPEAT
+
+    def learn_alone(self, rows: Sequence[RunRow | None]) -> None:
+        """Note the rows of its sites, each from a run of its own; None was not tried yet.
+
+        One that is wrong alone explains the run, whose own row is dropped: it would be the same
+        finding at a site that is harder to read.
+        """
+        if any(row is not None and row.is_wrong for row in rows):
+            self.stage = DoubtStage.SETTLED
+        elif None not in rows:
+            self.stage = DoubtStage.TO_REPEAT
+
+    def settle(self, row: RunRow) -> tuple[RunRow, ...]:
+        """Return the row that stands once the run was made again."""
+        self.stage = DoubtStage.SETTLED
+        if self.row is not None:
+            return (row if row.is_wrong else self.row.inconclusive_row,)
+        if row.is_right:
+            self.stage = DoubtStage.MENDED
+            return ()
+        return (row.replace(is_combined=True),)
 
 
 @dataclass(frozen=True)
@@ -242,367 +154,365 @@ class EarlierSites:
     #: rows that hold still: their places are not tried again
     unchanged_rows: Sequence[RunRow] = ()
 
+    @property
+    def unchanged_keys(self) -> set[PlaceKey]:
+        return {row.place.key for row in self.unchanged_rows}
+
 
 NOTHING_KNOWN = EarlierSites()
 
 
+def order_suspects(row: RunRow, places: Sequence[FaultSite]) -> list[FaultSite]:
+    """Return the places of a run, with the one of its last fault first where it hung after that."""
+    if not row.is_hung:
+        return [*places]
+    op_places = [place for place in places for _ in place.ops]
+    last_place = op_places[min(max(row.landed, 1), len(op_places)) - 1]
+    return [last_place, *(place for place in places if place is not last_place)]
+
+
 @dataclass
 class SiteQueue:
-    """The places that are still to be tried: those first that an answer needs, then in rounds.
+    """The fault sites of a job: those first that an answer needs, then the others in rounds.
 
     A clean run has no restart, so only a run with a fault shows which ranks load a file then. After
-    the first such run the map is made anew, with all places that it had. If no restart of a group
-    resumed from a checkpoint although it should have, one more place of the group is needed.
-
-    The places of a run of several that came out wrong are tried again, each alone, and where none
-    of them is wrong alone, the run is repeated.
+    the first such run the map is made anew, with all sites that it had. If no restart of a group
+    resumed from a checkpoint although it should have, one more site of the group is needed.
     """
 
     profile: JobProfile
-    #: makes the map of a job's places
+    #: makes the map of a job's fault sites
     build_map: Callable[[JobProfile], Sequence[FaultSite]]
     question: Question = "spot"
     seed: int = 0
-    places: Sequence[FaultSite] = ()
-    #: the places that are not needed share runs where they can; see `chains`
+    #: the sites that are not needed share runs where they can; see `chains`
     may_chain: bool = False
     #: of those that are needed, so many have a run of their own, to the end of training
     single_count: int = PARTS
-    earlier_places: EarlierSites = NOTHING_KNOWN
-    #: the places that were tried or are under way
-    taken_count: int = 0
-    #: the runs made for them
+    earlier_sites: EarlierSites = NOTHING_KNOWN
+    #: the number of runs that were begun
     run_count: int = 0
-    _needed_places: list[FaultSite] = field(default_factory=list)
-    #: those that an answer needs as well, and that may share runs
-    _shared_places: list[FaultSite] = field(default_factory=list)
-    #: the places of a run that came out wrong, to be tried one by one
-    _single_places: list[FaultSite] = field(default_factory=list)
-    _later_places: list[FaultSite] = field(default_factory=list)
-    #: the places of an earlier audit that come first, and its runs of several places
-    _example_places: list[FaultSite] = field(default_factory=list)
-    _failed_places: list[FaultSite] = field(default_factory=list)
-    _combined_places: list[FaultSite] = field(default_factory=list)
-    #: of the latter, those that are right now
-    mended_places: list[FaultSite] = field(default_factory=list)
-    #: runs of several places that came out wrong, until each place was tried alone
-    _doubtful_runs: list[_DoubtfulRun] = field(default_factory=list)
-    #: of those, the runs to be repeated, as no place was wrong alone
-    _runs_to_repeat: list[_DoubtfulRun] = field(default_factory=list)
-    #: those that are being repeated, each with its first row
-    _repeated_rows: dict[tuple[FaultSite, ...], RunRow] = field(default_factory=dict)
-    #: the tried places that were wrong, by which the length of a chain is chosen
-    _wrong_count: int = 0
-    #: the places of each group in runs that are under way or over
-    _begun_counts: Counter[SiteCategory] = field(default_factory=Counter)
-    #: the places of each group in runs that are over
-    _finished_counts: Counter[SiteCategory] = field(default_factory=Counter)
-    #: the groups in which a right run has resumed from a checkpoint
-    _resumed_groups: set[SiteCategory] = field(default_factory=set)
+    candidates: dict[FaultSite, Candidate] = field(default_factory=dict, init=False)
+    doubts: list[DoubtfulRun] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self._combined_places = [*self.earlier_places.combined]
-        loads = next((row.loads for row in self.earlier_places.unchanged_rows if row.loads), ())
+        combined_sites = self.earlier_sites.combined
+        self.doubts = [DoubtfulRun((site,), DoubtStage.EARLIER) for site in combined_sites]
+        loads = next((row.loads for row in self.earlier_sites.unchanged_rows if row.loads), ())
         self.profile = replace(self.profile, loading_ranks=loads) if loads else self.profile
-        self.places = self.build_map(self.profile)
-        self._arrange_places(taken_places=set())
+        self._add_sites()
+
+    def __str__(self) -> str:
+        """Return a table of all candidates and doubts, those first that are tried first."""
+        candidates = sorted(self.candidates.values(), key=lambda c: (c.status, c.order))
+        doubts = [f"doubt: {len(d.sites)} sites in a run, {d.stage.value}" for d in self.doubts]
+        return "\n".join([*map(str, candidates), *doubts])
+
+    # -- counts ----------------------------------------------------------------------------
+
+    @property
+    def sites(self) -> tuple[FaultSite, ...]:
+        """All known sites of the job, those included that are not tried."""
+        return tuple(self.candidates)
 
     @property
     def is_empty(self) -> bool:
-        """Whether every known place was taken, and every run to be repeated."""
-        return not (self._waiting_places or self._single_places or self._runs_to_repeat)
+        """Whether every known site was taken, and every run to be repeated."""
+        return not self._count(*_UNTRIED, Status.SUSPECT) and not self._waiting_doubts
 
     @property
-    def _waiting_places(self) -> tuple[FaultSite, ...]:
-        """The places that were not tried yet, in order."""
-        return (
-            *self._earlier_failures,
-            *self._needed_places,
-            *self._shared_places,
-            *self._later_places,
-        )
+    def is_waiting(self) -> bool:
+        """Whether a run under way may show that there are more sites to try."""
+        is_repeating = any(doubt.stage is DoubtStage.REPEATING for doubt in self.doubts)
+        return self._count(Status.RUNNING) > 0 or is_repeating
 
     @property
-    def _earlier_failures(self) -> tuple[FaultSite, ...]:
-        """The places that failed in an earlier audit, and were not tried yet."""
-        return (*self._combined_places, *self._example_places, *self._failed_places)
+    def taken_count(self) -> int:
+        """The number of sites that were tried or are under way."""
+        return self._count(*_TAKEN)
 
     @property
     def needed_run_count(self) -> int:
         """The number of runs that an answer still needs."""
-        single_places = (
-            *self._combined_places,
-            *self._example_places,
-            *self._needed_places,
-            *self._single_places,
-        )
-        return (
-            len(single_places)
-            + len(self._runs_to_repeat)
-            + sum(map(self._count_runs, (self._failed_places, self._shared_places)))
-        )
+        single_count = self._count(Status.EXAMPLE, Status.NEEDED, Status.SUSPECT)
+        shared_count = self._count_runs(Status.FAILED) + self._count_runs(Status.SHARED)
+        return single_count + shared_count + len(self._waiting_doubts)
 
     @property
-    def needed_place_count(self) -> int:
-        """The number of places that are still to be tried in any case."""
-        failed_count = len(self._example_places) + len(self._failed_places)
-        return (
-            failed_count
-            + len(self._needed_places)
-            + len(self._shared_places)
-            + len(self._single_places)
-        )
+    def needed_site_count(self) -> int:
+        """The number of sites that are still to be tried in any case."""
+        return self._count(*_UNTRIED - {Status.LATER}, Status.SUSPECT)
 
     @property
     def groups(self) -> tuple[SiteCategory, ...]:
-        """The groups of the places that an answer still needs, in their order."""
-        places = (*self._earlier_failures, *self._needed_places, *self._shared_places)
-        return tuple(dict.fromkeys(place.group for place in places))
+        """The groups of the sites that an answer still needs, in their order."""
+        doubt_sites = [
+            site
+            for doubt in self.doubts
+            if doubt.stage is DoubtStage.EARLIER
+            for site in doubt.sites
+        ]
+        sites = (*doubt_sites, *self._list_sites(*_UNTRIED - {Status.LATER}))
+        return tuple(dict.fromkeys(site.group for site in sites))
 
     @property
     def has_needed_runs(self) -> bool:
-        """Whether an answer needs more of the places, or a run to be repeated."""
+        """Whether an answer needs more of the sites, or a run to be repeated."""
         return self.needed_run_count > 0
 
     @property
     def has_doubt(self) -> bool:
-        """Whether a run is to be repeated, which takes no more places."""
-        return bool(self._runs_to_repeat)
+        """Whether a run is to be repeated, which takes no more sites."""
+        return any(doubt.stage is DoubtStage.TO_REPEAT for doubt in self.doubts)
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether a run under way may show that there are more places to try."""
-        return self.taken_count > self._finished_counts.total() or bool(self._repeated_rows)
+    def mended_sites(self) -> tuple[FaultSite, ...]:
+        """The runs of several sites of the earlier audit that are right now."""
+        doubts = (doubt for doubt in self.doubts if doubt.stage is DoubtStage.MENDED)
+        return tuple(site for doubt in doubts for site in doubt.sites)
+
+    @property
+    def _waiting_doubts(self) -> list[DoubtfulRun]:
+        waiting_stages = (DoubtStage.EARLIER, DoubtStage.TO_REPEAT)
+        return [doubt for doubt in self.doubts if doubt.stage in waiting_stages]
+
+    def _count(self, *statuses: Status) -> int:
+        return sum(candidate.status in statuses for candidate in self.candidates.values())
+
+    def _count_runs(self, status: Status) -> int:
+        """Return the number of runs that sites of a status take, shared where they can be."""
+        waiting, runs = self._list_sites(status), 0
+        while waiting:
+            chain = {*self._build_chain(waiting, LONGEST)}
+            waiting = [site for site in waiting if site not in chain]
+            runs += 1
+        return runs
+
+    def _list_sites(self, *statuses: Status) -> list[FaultSite]:
+        """Return the sites of these statuses, in the order in which they are tried."""
+        candidates = (c for c in self.candidates.values() if c.status in statuses)
+        return [c.site for c in sorted(candidates, key=lambda c: (c.status, c.order))]
+
+    # -- the next run ----------------------------------------------------------------------
 
     def begin(self, *, is_short_of_time: bool) -> None:
-        """Put in front the places that show most, if there may be no time for others.
+        """Put in front the sites that show most, if there may be no time for others.
 
         Each has a run of its own: one run of several may be all that there is time for.
         """
         if is_short_of_time:
-            place_by_group = {place.group: place for place in reversed(self._shared_places)}
-            revealing_places = [
-                place_by_group[group] for group in REVEALING_GROUPS if group in place_by_group
+            shared_sites = self._list_sites(Status.SHARED)
+            site_by_group = {site.group: site for site in reversed(shared_sites)}
+            revealing_sites = [
+                site_by_group[group] for group in REVEALING_GROUPS if group in site_by_group
             ]
-            self._shared_places = [
-                place for place in self._shared_places if place not in revealing_places
-            ]
-            self._needed_places = sorted(
-                (*self._needed_places, *revealing_places),
-                key=lambda place: place.group not in REVEALING_GROUPS,
-            )
+            needed_sites = [*self._list_sites(Status.NEEDED), *revealing_sites]
+            needed_sites.sort(key=lambda site: site.group not in REVEALING_GROUPS)
+            self._assign(Status.NEEDED, needed_sites, "needed, and there may be no time for others")
 
-    def take(self, place_limit: int | None = None) -> Run:
-        """Return the number of the next run, from 0, and its places: at most so many.
-
-        With none, it is a run that is to be repeated.
-        """
+    def next_run(self, site_limit: int | None = None) -> FaultRun:
+        """Return the next run, of so many sites at most; with none, one that is to be repeated."""
         number, self.run_count = self.run_count, self.run_count + 1
-        if self._runs_to_repeat and (
-            place_limit == 0 or not (self._needed_places or self._single_places)
-        ):
-            doubt = self._runs_to_repeat.pop(0)
-            self._repeated_rows[doubt.places] = doubt.row
-            return number, doubt.places
-        if self._combined_places:
-            return number, (self._combined_places.pop(0),)
-        places = self._take_places(LONGEST if place_limit is None else place_limit)
-        self.taken_count += len(places)
-        self._begun_counts.update(place.group for place in places)
-        return number, places
+        doubt = self._find_next_doubt(site_limit)
+        if doubt is not None:
+            doubt.begin_again()
+            return FaultRun(number, doubt.sites)
+        waiting = self._list_sites(*_UNTRIED, Status.SUSPECT)
+        status = self.candidates[waiting[0]].status
+        sites: tuple[FaultSite, ...] = (waiting[0],)
+        if status in _SHARING:
+            sites = self._build_chain(
+                self._list_sites(status), LONGEST if site_limit is None else site_limit
+            )
+        self._assign(Status.RUNNING, sites, f"in run {number}")
+        return FaultRun(number, sites)
 
-    def _take_places(self, place_limit: int) -> tuple[FaultSite, ...]:
-        if self._example_places:
-            return (self._example_places.pop(0),)
-        if self._failed_places:
-            return self._take_chain(self._failed_places, place_limit)
-        if self._needed_places or self._single_places:
-            return ((self._needed_places or self._single_places).pop(0),)
-        return self._take_chain(self._shared_places or self._later_places, place_limit)
+    def _find_next_doubt(self, site_limit: int | None) -> DoubtfulRun | None:
+        """Return the run that is to be made again before any site is tried."""
+        repeats_first = site_limit == 0 or not self._count(Status.NEEDED, Status.SUSPECT)
+        stages = [DoubtStage.TO_REPEAT] if repeats_first else []
+        for stage in (*stages, DoubtStage.EARLIER):
+            for doubt in self.doubts:
+                if doubt.stage is stage:
+                    return doubt
+        return None
 
-    def _count_runs(self, places: Sequence[FaultSite]) -> int:
-        """Return the number of runs that places take, shared where they can be."""
-        waiting, runs = [*places], 0
-        while waiting:
-            self._take_chain(waiting, LONGEST)
-            runs += 1
-        return runs
-
-    def _take_chain(self, waiting: list[FaultSite], place_limit: int) -> tuple[FaultSite, ...]:
-        """Take the first of the waiting places, and those that can share a run with it."""
-        first_place = waiting.pop(0)
+    def _build_chain(self, waiting: Sequence[FaultSite], site_limit: int) -> tuple[FaultSite, ...]:
+        """Return the first of the waiting sites, and those that can share a run with it."""
+        first_site, *other_sites = waiting[: CHAIN_CANDIDATES_MAX + 1]
         if not self.may_chain:
-            return (first_place,)
-        longest = min(
-            place_limit, longest_chain(wrong=self._wrong_count, tried=self._finished_counts.total())
-        )
-        places = build_chain(
-            first_place, waiting[:CHAIN_CANDIDATES_MAX], self.profile, longest=longest
-        )
-        chained_places = set(places)
-        waiting[:] = [place for place in waiting if place not in chained_places]
-        return places
+            return (first_site,)
+        tried_rows = [c.row for c in self.candidates.values() if c.row is not None]
+        wrong_count = sum(row.is_wrong for row in tried_rows)
+        longest = min(site_limit, longest_chain(wrong=wrong_count, tried=len(tried_rows)))
+        return build_chain(first_site, other_sites, self.profile, longest=longest)
 
-    def record_rows(
-        self, places: Sequence[FaultSite], rows: Sequence[RunRow]
-    ) -> tuple[RunRow, ...]:
-        """Note a run with faults; insert the places that it has shown, by their order.
+    # -- the results -----------------------------------------------------------------------
 
-        Return the rows that are known to stand by now. The row of several places in one is held
-        back until each was tried alone. If one of them is wrong by itself, it is dropped;
-        otherwise the run is repeated, and the row stands if it is wrong again.
+    def learn(self, sites: Sequence[FaultSite], rows: Sequence[RunRow]) -> tuple[RunRow, ...]:
+        """Note the result of a run; return the rows that are known to stand by now.
+
+        The row of several sites in one is held back until each was tried alone. If one of them is
+        wrong by itself, it is dropped; otherwise the run is repeated, and the row stands if it is
+        wrong again.
         """
-        # A run of several places goes through three stages, and stands in one list in each:
-        #
-        #   it was right         every place has its row; nothing is left to do
-        #   it was wrong         `_doubtful_runs`, its places in `_single_places`: which was it?
-        #   none is wrong alone  `_runs_to_repeat`, then `_repeated_rows`: was it chance?
-        #
-        # Runs go side by side, so results come in any order, and of several doubts at once. What
-        # only a run of several places shows is a finding if it is wrong twice.
-        self._retry_unchanged(places, rows)
-        if places[0] in self.earlier_places.combined:
-            self.mended_places += places if rows[0].is_right else ()
-            combined_row = rows[0].replace(is_combined=True)
-            return () if rows[0].is_right else (combined_row,)
-        first_row = self._repeated_rows.pop(tuple(places), None)
-        if first_row is not None:
-            if not rows[0].is_wrong:
-                return (first_row.inconclusive_row,)
-            self.may_chain = False  # the next chain would show the same, and answer nothing
-            return (rows[0],)
-        # Fewer rows than places: the run says nothing of each. Its places count as not tried, so
+        self._release_unchanged(sites, rows)
+        if (doubt := self._find_repeated(sites)) is not None:
+            if doubt.row is not None and rows[0].is_wrong:
+                self.may_chain = False  # the next chain would show the same, and answer nothing
+            return doubt.settle(rows[0])
+        # Fewer rows than sites: the run says nothing of each. They count as not tried, so
         # that no group has an answer by it.
-        if len(rows) < len(places):
-            self._begun_counts.subtract(place.group for place in places)
-            self.taken_count -= len(places)
-            self._single_places += order_suspects(rows[0], places)
-            if rows[0].is_wrong:
-                self._doubtful_runs.append(_DoubtfulRun(rows[0], tuple(places), set(places)))
+        if len(rows) < len(sites):
+            row = rows[0]
+            self._append(
+                Status.SUSPECT, order_suspects(row, sites), f"run {row.number}: {row.status}"
+            )
+            if row.is_wrong:
+                self.doubts.append(DoubtfulRun(tuple(sites), DoubtStage.EACH_ALONE, row))
             return ()
-        for row in rows:
-            self._record_row(row)
-        self._resolve_doubts(rows)
+        for site, row in zip(sites, rows, strict=True):
+            self._record_row(site, row)
+        self._resolve_doubts()
         return tuple(rows)
 
-    def return_places(self, places: Sequence[FaultSite]) -> None:
-        """Take places back that were taken, and whose run has shown nothing."""
-        self.taken_count -= len(places)
-        self._begun_counts.subtract(place.group for place in places)
-        self._later_places = [*places, *self._later_places]
+    def return_sites(self, sites: Sequence[FaultSite]) -> None:
+        """Take sites back that were taken, and whose run has shown nothing."""
+        if (doubt := self._find_repeated(sites)) is not None:
+            doubt.give_back()
+            return
+        later_sites = [*sites, *self._list_sites(Status.LATER)]
+        self._assign(Status.LATER, later_sites, "not needed for an answer")
 
     def list_unsettled(self) -> tuple[RunRow, ...]:
-        """Return the rows of several places that are still to be tried alone, or repeated."""
-        doubts = (doubt.row for doubt in (*self._doubtful_runs, *self._runs_to_repeat))
-        return (*doubts, *self._repeated_rows.values())
+        """Return the rows of several sites that are still to be tried alone, or repeated."""
+        settled_stages = (DoubtStage.SETTLED, DoubtStage.MENDED)
+        open_doubts = (doubt for doubt in self.doubts if doubt.stage not in settled_stages)
+        return tuple(doubt.row for doubt in open_doubts if doubt.row is not None)
 
-    def _resolve_doubts(self, rows: Sequence[RunRow]) -> None:
-        # One place that is wrong alone explains its run, whose own row is dropped: it would be the
-        # same finding at a place that is harder to read.
-        for doubt in list(self._doubtful_runs):
-            doubt_rows = [row for row in rows if row.place in doubt.untried]
-            doubt.untried.difference_update(row.place for row in doubt_rows)
-            is_explained = any(row.is_wrong for row in doubt_rows)
-            if is_explained or not doubt.untried:
-                self._doubtful_runs.remove(doubt)
-            if not is_explained and not doubt.untried:
-                self._runs_to_repeat.append(doubt)
+    def _find_repeated(self, sites: Sequence[FaultSite]) -> DoubtfulRun | None:
+        """Return the run of several sites that is being repeated with these."""
+        repeated_runs = (d for d in self.doubts if d.stage is DoubtStage.REPEATING)
+        return next((doubt for doubt in repeated_runs if doubt.sites == tuple(sites)), None)
 
-    def _record_row(self, run: RunRow) -> None:
-        self._finished_counts[run.group] += 1
-        self._wrong_count += run.is_wrong
-        if run.is_right and run.resumed:
-            self._resumed_groups.add(run.group)
-        if run.loads and not self.profile.loading_ranks:
-            # With those to be tried again alone.
-            taken_places = set(self.places) - {*self._waiting_places}
-            self.profile = replace(self.profile, loading_ranks=run.loads)
-            self.places = tuple(dict.fromkeys((*self.places, *self.build_map(self.profile))))
-            self._arrange_places(taken_places=taken_places)
-        self._add_retry(run)
+    def _resolve_doubts(self) -> None:
+        for doubt in [doubt for doubt in self.doubts if doubt.stage is DoubtStage.EACH_ALONE]:
+            doubt.learn_alone([self.candidates[site].row for site in doubt.sites])
+            if doubt.stage is DoubtStage.TO_REPEAT:  # in the order in which this is known
+                self.doubts.remove(doubt)
+                self.doubts.append(doubt)
 
-    def _arrange_places(self, *, taken_places: set[FaultSite]) -> None:
-        earlier_places, unchanged_keys = (
-            self.earlier_places,
-            {row.place.key for row in self.earlier_places.unchanged_rows},
+    def _record_row(self, site: FaultSite, row: RunRow) -> None:
+        self.candidates[site] = Candidate(site, Status.TRIED, row.number, row.headline, row)
+        if row.loads and not self.profile.loading_ranks:
+            self.profile = replace(self.profile, loading_ranks=row.loads)
+            self._add_sites()
+        self._add_retry(row)
+
+    def _add_retry(self, row: RunRow) -> None:
+        """Add a site of a group to the needed ones, if its run should have resumed and did not."""
+        group = [c for site, c in self.candidates.items() if site.group == row.group]
+        rows = [c.row for c in group if c.row is not None]
+        has_resumed = any(row.is_right and row.resumed for row in rows)
+        is_running = any(c.status is Status.RUNNING for c in group)
+        if has_resumed or row.status == "fail" or is_running or len(rows) >= TRIES:
+            return
+        if find_last_resume_point(row.place, self.profile) is None:
+            return
+        resuming_site = next(
+            (
+                site
+                for site in self._list_sites(Status.LATER)
+                if site.group == row.group and find_part(site, self.profile) is not None
+            ),
+            None,
         )
-        places = [place for place in self.places if place.key not in unchanged_keys]
-        order = order_places(
-            places,
-            self.profile,
-            question=self.question,
-            seed=self.seed,
-            late_keys=earlier_places.right,
-        )
-        failed_places = [
-            place
-            for place in order.all_places
-            if place.key in earlier_places.failed and place not in taken_places
-        ]
-        self._example_places = [
-            place for place in failed_places if place.key in earlier_places.examples
-        ]
-        self._failed_places = [
-            place for place in failed_places if place.key not in earlier_places.examples
-        ]
-        left_out = {*taken_places, *failed_places}
-        needed_places = [place for place in order.needed if place not in left_out]
-        tried_parts = {find_part(place, self.profile) for place in taken_places}
-        single_places = select_part_places(needed_places, self.profile, excluded_parts=tried_parts)[
-            : self.single_count
-        ]
-        self._needed_places = single_places if self.may_chain else needed_places
-        shared_places = [place for place in needed_places if place not in self._needed_places]
-        later_places = [place for place in order.later if place not in left_out]
-        # Where no run is of one place alone, those that share runs are of every part of training.
-        may_swap = self.may_chain and self.single_count > 0
-        spare_places = _find_spares(later_places, shared_places, self.profile) if may_swap else []
-        self._shared_places = order_chains(shared_places, spare_places, self.profile)
-        later_places = [
-            place for place in (*shared_places, *later_places) if place not in self._shared_places
-        ]
-        self._later_places = sorted(
-            later_places, key=lambda place: place.key in earlier_places.right
-        )
+        if resuming_site is not None:
+            self._append(Status.NEEDED, [resuming_site], "no restart of its group has resumed")
 
-    def _retry_unchanged(self, places: Sequence[FaultSite], rows: Sequence[RunRow]) -> None:
+    # -- the order -------------------------------------------------------------------------
+
+    def _assign(
+        self, status: Status, sites: Iterable[FaultSite], because: str, *, first_order: int = 0
+    ) -> None:
+        for order, site in enumerate(sites, first_order):
+            self.candidates[site] = Candidate(site, status, order, because)
+
+    def _append(self, status: Status, sites: Iterable[FaultSite], because: str) -> None:
+        """Assign a status to sites that come after all others of it."""
+        orders = [c.order for c in self.candidates.values() if c.status is status]
+        self._assign(status, sites, because, first_order=1 + max(orders, default=-1))
+
+    def _add_sites(self) -> None:
+        """Add the sites of the map that are not known yet, and order all untried ones anew."""
+        unchanged_keys = self.earlier_sites.unchanged_keys
+        new_sites = [site for site in self.build_map(self.profile) if site not in self.candidates]
+        unchanged_sites = [site for site in new_sites if site.key in unchanged_keys]
+        self._assign(Status.LATER, new_sites, "new")
+        self._assign(Status.UNCHANGED, unchanged_sites, "right in the earlier audit, and still so")
+        self._order_untried()
+
+    def _release_unchanged(self, sites: Sequence[FaultSite], rows: Sequence[RunRow]) -> None:
         """Try again what was right in an earlier audit, if what failed there does so no more.
 
         Then something has changed after all that both follow from.
         """
-        earlier_places = self.earlier_places
-        is_mended = all(row.is_right for row in rows)
-        if not (
-            earlier_places.unchanged_rows
-            and is_mended
-            and any(place.key in earlier_places.failed for place in places)
-        ):
-            return
-        unchanged_keys = {row.place.key for row in earlier_places.unchanged_rows}
-        taken_places = {place for place in self.places if place.key not in unchanged_keys} - {
-            *self._waiting_places
-        }
-        self.earlier_places = replace(earlier_places, unchanged_rows=())
-        self._arrange_places(taken_places=taken_places)
+        earlier_sites = self.earlier_sites
+        has_failed_site = any(site.key in earlier_sites.failed for site in sites)
+        is_mended = has_failed_site and all(row.is_right for row in rows)
+        if earlier_sites.unchanged_rows and is_mended:
+            self.earlier_sites = replace(earlier_sites, unchanged_rows=())
+            self._assign(
+                Status.LATER, self._list_sites(Status.UNCHANGED), "right in the earlier audit"
+            )
+            self._order_untried()
 
-    def _add_retry(self, run: RunRow) -> None:
-        """Add a place of a group to the needed ones, if its run should have resumed and did not."""
-        group = run.group
-        is_settled = group in self._resumed_groups or run.status == "fail"
-        if (
-            is_settled
-            or self._begun_counts[group] > self._finished_counts[group]
-            or self._finished_counts[group] >= TRIES
-        ):
-            return
-        if find_last_resume_point(run.place, self.profile) is None:
-            return
-        candidates = (
-            s
-            for s in self._later_places
-            if s.group == group and find_part(s, self.profile) is not None
+    def _order_untried(self) -> None:
+        """Assign a status and an order to every site that was in no run."""
+        earlier_sites = self.earlier_sites
+        taken_sites = {c.site for c in self.candidates.values() if c.status not in _UNTRIED}
+        order = order_places(
+            [c.site for c in self.candidates.values() if c.status is not Status.UNCHANGED],
+            self.profile,
+            question=self.question,
+            seed=self.seed,
+            late_keys=earlier_sites.right,
         )
-        next_place = next(candidates, None)
-        if next_place is not None:
-            self._later_places.remove(next_place)
-            self._needed_places.append(next_place)
+        failed_sites = [
+            site
+            for site in order.all_places
+            if site.key in earlier_sites.failed and site not in taken_sites
+        ]
+        example_sites = [site for site in failed_sites if site.key in earlier_sites.examples]
+        left_out = {*taken_sites, *failed_sites}
+        needed_sites = [site for site in order.needed if site not in left_out]
+        later_sites = [site for site in order.later if site not in left_out]
+        shared_sites = list[FaultSite]()
+        if self.may_chain:
+            single_sites = self._select_single_sites(needed_sites)
+            shared_sites = [site for site in needed_sites if site not in single_sites]
+            needed_sites = single_sites
+            # Without runs of one site alone, those that share runs are of every part of training.
+            spare_sites = (
+                find_spares(later_sites, shared_sites, self.profile) if self.single_count else []
+            )
+            chained_sites = order_chains(shared_sites, spare_sites, self.profile)
+            later_sites = [
+                site for site in (*shared_sites, *later_sites) if site not in chained_sites
+            ]
+            shared_sites = chained_sites
+        later_sites.sort(key=lambda site: site.key in earlier_sites.right)
+        self._assign(Status.FAILED, failed_sites, "failed in the earlier audit")
+        self._assign(Status.EXAMPLE, example_sites, "a finding of the earlier audit")
+        self._assign(Status.NEEDED, needed_sites, "an answer needs it")
+        self._assign(Status.SHARED, shared_sites, "an answer needs it")
+        self._assign(Status.LATER, later_sites, "not needed for an answer")
+
+    def _select_single_sites(self, needed_sites: Sequence[FaultSite]) -> list[FaultSite]:
+        """Return the needed sites that have a run of their own: from each part of training one."""
+        seen_statuses = {Status.SUSPECT, *_TAKEN}
+        taken_sites = self._list_sites(*seen_statuses)
+        tried_parts = {find_part(site, self.profile) for site in taken_sites}
+        return select_part_places(needed_sites, self.profile, excluded_parts=tried_parts)[
+            : self.single_count
+        ]

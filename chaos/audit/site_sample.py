@@ -20,7 +20,7 @@ from chaos.audit.site_category import (
     needs_nodes,
 )
 from chaos.audit.site_groups import FaultSite, SiteGroup, SiteSubgroup, build_place_groups
-from chaos.audit.site_queue import find_last_resume_point, interleave_queues, spread_numbers
+from chaos.audit.site_order import find_last_resume_point, interleave_queues, spread_numbers
 from chaos.audit.table import count_places_by_column
 from chaos.model.places import EpochRank
 from chaos.model.trigger import AtRecovery, AtStep, Trigger

@@ -13,7 +13,6 @@ import typer
 from rich.text import Text
 
 from chaos.app.script import choose_launcher, locate_script
-from chaos.audit.launcher import find_launcher_evidence
 from chaos.audit.plans import parse_launcher_args
 from chaos.cli.documents import convert_write_errors
 from chaos.cli.options import IsModule, ScriptArguments, StartedBy
@@ -23,6 +22,7 @@ from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, bui
 from chaos.report.screen import ConsoleAnnouncer, build_console
 from chaos.run.display_path import format_path
 from chaos.run.modules import ModuleFile
+from chaos.run.script_launcher import find_launcher_evidence
 from chaos.scenario_file.load import load_scenario
 
 WORKFLOW = Path(".github") / "workflows" / "chaos.yml"

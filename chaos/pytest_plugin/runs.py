@@ -83,7 +83,7 @@ class Runs:
         # The processes that jobs are forked from outlive a backend, for the next one of this
         # process.
         if self._backend is not None and self._config.getoption(Option.BACKEND.dest) == "fork":
-            from chaos.launch.forked.roots import end_roots
+            from chaos.launch.forked.handles import end_roots
 
             end_roots()
         self._backend = None

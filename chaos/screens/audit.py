@@ -1,20 +1,118 @@
-"""The screen of an audit."""
+"""The screen of an audit: its progress, in a terminal or as plain lines, and its card."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from chaos.audit.budget import AuditProgress
 from chaos.audit.card import Card
+from chaos.audit.notes import Note
 from chaos.audit.parts import list_parts
-from chaos.audit.terminal import AuditDisplay
+from chaos.audit.run_row import DefectKey, RunRow
+from chaos.report.live import LiveLine
 from chaos.report.screen import ConsoleAnnouncer
 from chaos.report.terminal_parts import print_parts
-from chaos.run.clock import SystemClock
+from chaos.run.clock import Clock, SystemClock, elapsed_seconds
 
+_LAMPS = {"pass": ("✓", "green"), "fail": ("✗", "bold red"), "inconclusive": ("?", "yellow")}
+# As much later than the end known so far an audit may end without a reason being shown.
+DELAY_FACTOR = 1.1
 CARD_RECORD = "audit.json"
+
+
+class AuditDisplay(LiveLine):
+    """The progress of an audit in a terminal; `show` is called once for each change."""
+
+    def __init__(
+        self, console: Console, clock: Clock, *, is_ending: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`is_ending`: whether it was interrupted, and ends the runs under way."""
+        super().__init__(console, is_ticking=True)
+        self._clock, self._is_ending = clock, is_ending
+        self._progress = AuditProgress("", 0, None)
+        self._shown_ns = clock.now_ns()
+        #: why the time that is left has become more; empty if it has not
+        self._delay_reason = ""
+        self._end_s: float | None = None  # as last shown, since the audit began
+        self._shown_defects: set[DefectKey] = set()
+
+    def show(self, progress: AuditProgress) -> None:
+        self._delay_reason = self._explain_delay(progress)
+        self._progress, self._shown_ns = progress, self._clock.now_ns()
+        row = progress.latest_row
+        if row is not None and row.is_wrong and self._shown_defects.isdisjoint(row.defect_keys):
+            self._shown_defects.update(row.defect_keys)
+            self.write_line(Text.assemble(("found", "bold red"), f": {row.headline}"))
+        self.show_line(self, stage=progress.stage, share=progress.share)
+
+    def __rich__(self) -> Text:
+        """Return the line as it is now: seconds pass without any news."""
+        if self._is_ending():
+            return Text("interrupted: the runs under way are ended")
+        return render_progress(
+            self._progress,
+            elapsed_s=elapsed_seconds(self._shown_ns, self._clock),
+            delay_reason=self._delay_reason,
+        )
+
+    def _explain_delay(self, progress: AuditProgress) -> str:
+        """Return the reason why an audit ends later than was shown; empty if it does not."""
+        if progress.remaining_s is None:
+            return ""
+        shown_end_s, self._end_s = self._end_s, progress.spent_s + progress.remaining_s
+        if shown_end_s is None or self._end_s <= shown_end_s * DELAY_FACTOR:
+            return ""
+        is_larger = (progress.total or 0) > (self._progress.total or 0)
+        return "more places are due" if is_larger else "runs take longer than before"
+
+    def show_notes(self, notes: Sequence[Note]) -> None:
+        """Print the results of the runs without a fault, before any other run begins."""
+        for note in notes:
+            self.write_line(render_note(note))
+
+
+def render_progress(
+    progress: AuditProgress, *, elapsed_s: float = 0.0, delay_reason: str = ""
+) -> Text:
+    """Return an audit's progress in one line, so many seconds after the last news.
+
+    `delay_reason`: the reason why more time is left than was shown before.
+    """
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(progress.stage, style="bold")
+    spent_s = progress.spent_s + elapsed_s
+    if progress.activity:
+        position = "" if progress.total is None else f" {progress.done + 1} of {progress.total}"
+        return text.append(f"{position}: {progress.activity}, {spent_s:.0f} s")
+    places = progress.done if progress.total is None else f"{progress.done}/{progress.total}"
+    text.append(f"  {places} places")
+    if progress.wrong:
+        text.append(f"  {progress.wrong} failed")
+    limit_text = "" if progress.limit_s is None else f" of {progress.limit_s:.0f}"
+    text.append(f"  {spent_s:.0f}{limit_text} s")
+    if progress.remaining_s is not None and progress.limit_s is None and progress.share < 1:
+        remaining_text = f", {max(0.0, progress.remaining_s - elapsed_s):.0f} s left"
+        text.append(f"{remaining_text} ({delay_reason})" if delay_reason else remaining_text)
+    if progress.latest_row is not None:
+        text.append("  ").append_text(_render_run(progress.latest_row))
+    return text
+
+
+def render_note(note: Note) -> Text:
+    """Return a note as a line that stays."""
+    return Text.assemble(
+        (f"{note.kind}: ", "yellow" if note.kind == "warning" else "dim"), note.text
+    )
+
+
+def _render_run(run: RunRow) -> Text:
+    mark, style = _LAMPS[run.status]
+    if run.is_from_scratch:
+        mark, style = "o", "dim"  # which tests no resume
+    return Text.assemble((mark, style), f" {run.group}: {run.name}")
 
 
 class AuditScreen(ConsoleAnnouncer):

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from chaos.audit.answer import find_reasons
 from chaos.audit.audit import Audit, SiteChoice
 from chaos.audit.budget import AuditProgress, Budget
-from chaos.audit.card import Card, find_reasons
+from chaos.audit.card import Card
 from chaos.audit.determinism import CleanRunComparison, compare_clean_runs
 from chaos.audit.page import build_annotations, render_card
 from chaos.audit.parts import find_omissions, list_parts

@@ -30,7 +30,6 @@ from chaos.audit.table import (
     label_columns,
     part_rows,
 )
-from chaos.audit.terminal import AuditDisplay
 from chaos.errors import UsageError
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
@@ -40,6 +39,7 @@ from chaos.model.plan import Op
 from chaos.model.trigger import AtStep
 from chaos.report.live import PARTS
 from chaos.report.terminal_parts import print_parts
+from chaos.screens.audit import AuditDisplay
 from tests.accepted import expect_text
 from tests.audit.backend import FakeBackend, Ticking, audit_of, loses_momentum
 

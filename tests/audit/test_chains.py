@@ -18,7 +18,8 @@ from chaos.audit.job_profile import JobProfile
 from chaos.audit.page import render_card
 from chaos.audit.sections import describe_finding
 from chaos.audit.site_groups import find_resume_point, find_training_place
-from chaos.audit.site_queue import SiteQueue, find_part, order_places
+from chaos.audit.site_order import find_part, order_places
+from chaos.audit.site_queue import SiteQueue
 from chaos.audit.site_sample import choose_fault_sites
 from chaos.model import event as ev
 from chaos.model.history import History
@@ -64,9 +65,9 @@ def test_an_answer_takes_as_many_runs_as_foretold_one_alone_from_each_part_of_tr
     queue = SiteQueue(profile, lambda _: places, seed=seed, may_chain=True)
     due = order_places(places, profile, seed=seed).needed
 
-    runs = [queue.take()[1] for _ in range(queue.needed_run_count)]
+    runs = [queue.next_run().sites for _ in range(queue.needed_run_count)]
 
-    assert not queue.has_needed_runs
+    assert not queue.has_needed_runs, str(queue)
     tried = [place for run in runs for place in run]
     assert len({*tried}) == len(tried)
     assert Counter(place.group for place in tried) == Counter(place.group for place in due)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from chaos.audit.audit import SiteChoice
+from chaos.audit.baseline_runs import ExtendableBaseline
 from chaos.audit.budget import Budget
 from chaos.audit.card import Card
-from chaos.audit.extendable_baseline import ExtendableBaseline
 from chaos.errors import JobError
 from chaos.model import event as ev
 from chaos.model.history import HISTORY, Baseline, History, JournalEntry

@@ -6,8 +6,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from chaos.audit.answer import describe_confidence
 from chaos.audit.audit import SiteChoice
-from chaos.audit.card import Card, describe_confidence
+from chaos.audit.card import Card
 from chaos.audit.page import badge_svg, render_card, render_paragraph, summary_svg
 from chaos.audit.site_category import list_kinds
 from tests.accepted import expect_text

@@ -5,8 +5,8 @@ from textwrap import dedent
 
 import pytest
 
-from chaos.audit.card import describe_coverage
-from chaos.audit.recoveries import find_recovery_lines
+from chaos.audit.answer import describe_coverage
+from chaos.run.recoveries import find_recovery_lines
 from tests.audit.backend import FakeBackend, audit_of
 
 TRAIN = """

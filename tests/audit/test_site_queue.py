@@ -7,11 +7,15 @@ import pytest
 from chaos.audit.audit import SiteChoice
 from chaos.audit.budget import Budget
 from chaos.audit.card import Card
+from chaos.audit.chains import join_places
 from chaos.audit.parts import find_omissions
 from chaos.audit.site_category import INSIDE_LOAD
+from chaos.audit.site_queue import EarlierSites, SiteQueue
+from chaos.audit.site_sample import choose_fault_sites
 from chaos.model.trigger import AtRecovery
 from tests.accepted import expect_text
 from tests.audit.backend import FakeBackend, audit_of
+from tests.audit.test_site_sample import extent_of
 
 LOADS_ALONE = SiteChoice(groups=(INSIDE_LOAD,))
 
@@ -66,3 +70,39 @@ def test_a_budget_holds_for_what_was_learnt_as_well(tmp_path: Path) -> None:
 
     assert len(card.runs) == 9
     assert card.ended == "budget"
+
+
+def test_what_a_repeated_run_of_an_earlier_audit_may_show_is_waited_for() -> None:
+    sites = choose_fault_sites(extent_of(epochs=4, steps=6), seed=0)
+    several = join_places(sorted(sites[:2], key=lambda site: site.order))
+    earlier = EarlierSites(failed={several.key}, combined=(several,))
+    queue = SiteQueue(extent_of(epochs=4, steps=6), lambda _: (), earlier_sites=earlier)
+
+    run = queue.next_run()
+
+    assert run.sites == (several,)
+    assert queue.is_empty
+    assert queue.is_waiting, str(queue)
+
+
+def test_a_repeated_run_that_is_given_back_waits_again() -> None:
+    several = join_places(choose_fault_sites(extent_of(epochs=4, steps=6), seed=0)[:2])
+    earlier = EarlierSites(combined=(several,))
+    queue = SiteQueue(extent_of(epochs=4, steps=6), lambda _: (), earlier_sites=earlier)
+
+    queue.return_sites(queue.next_run().sites)
+
+    assert not queue.is_waiting
+    assert queue.next_run().sites == (several,)
+
+
+def test_the_table_of_a_queue_has_each_site_with_its_reason() -> None:
+    profile = extent_of(epochs=4, steps=6)
+    queue = SiteQueue(profile, lambda profile: choose_fault_sites(profile, seed=0))
+
+    queue.next_run()
+
+    lines = str(queue).splitlines()
+    assert len(lines) == len(queue.sites)
+    assert lines[0].startswith("needed")
+    assert [line for line in lines if line.startswith("running") and "in run 0" in line]

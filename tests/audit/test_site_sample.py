@@ -18,7 +18,7 @@ from chaos.audit.site_category import (
     needs_nodes,
 )
 from chaos.audit.site_groups import FaultSite, build_place_groups
-from chaos.audit.site_queue import find_last_resume_point
+from chaos.audit.site_order import find_last_resume_point
 from chaos.audit.site_sample import choose_fault_sites, count_coverage
 from chaos.model.launcher_facts import Restart
 from chaos.model.places import EpochRank, TrainingPlace

@@ -18,7 +18,7 @@ from pathlib import Path
 from chaos.errors import ChaosError
 from chaos.launch.environment import HASH_SEED
 from chaos.launch.forked.backend import ForkBackend
-from chaos.launch.forked.roots import end_root
+from chaos.launch.forked.handles import end_root
 from chaos.model.event import DeadlinePassed, DriverExited, WorkerStarted
 from chaos.model.expect import Expect
 from chaos.model.history import History

@@ -13,7 +13,7 @@ import pytest
 
 from tests.documents.blocks import ROOT
 
-PAGES = ["life-of-an-event", "processes", "probe", "digests"]
+PAGES = ["life-of-an-event", "life-of-an-audit", "processes", "probe", "digests"]
 MODULES = sorted((ROOT / "chaos").rglob("*.py"))
 _FILE = re.compile(r"[\w/]+\.py\b")
 _NAMED = re.compile(r"([\w/]+\.py):([\w.]+)")

@@ -14,6 +14,7 @@ from chaos.audit.judged_run import JudgedRun, judge_on_node, list_judges
 from chaos.audit.plans import build_base_plan, build_fault_plan
 from chaos.audit.site_category import SiteCategory
 from chaos.audit.site_groups import FaultSite
+from chaos.audit.site_queue import FaultRun
 from chaos.check.judge import judge
 from chaos.errors import ClusterError
 from chaos.extensions.cluster.existing.lanes import JudgeRequest, LaneActor
@@ -72,7 +73,7 @@ def test_a_run_is_judged_on_its_node_as_it_would_be_here(lane: LaneActor, tmp_pa
     remote_files.unpack_files(files, clean.path)
     baseline = Baseline([read_history(clean.journals)])
     place = FaultSite("epoch 1, step 2, rank 1", GROUP, (KILL,))
-    run = 1, (place,)
+    run = FaultRun(1, (place,))
     directory = create_run(
         tmp_path, "run", build_fault_plan(PLAN, place, measure_job(baseline)), {}
     )
@@ -98,7 +99,6 @@ def judged_here(directory: RunDirectory, baseline: Baseline, run: Any, *, second
 def test_a_node_with_other_checks_judges_nothing(tmp_path: Path) -> None:
     directory = create_run(tmp_path, "run", PLAN, {})
 
+    others = (*list_judges(), "more of p 1")
     with pytest.raises(ClusterError, match="another chaos than this machine"):
-        judge_on_node(
-            directory, 1.0, Baseline([History([])]), ((1, ()), (*list_judges(), "more of p 1"))
-        )
+        judge_on_node(directory, 1.0, Baseline([History([])]), (FaultRun(1, ()), others))

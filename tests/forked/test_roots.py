@@ -12,7 +12,7 @@ from tests.forked.conftest import ROOT
 BEGIN = """
 from pathlib import Path
 from types import SimpleNamespace as Plan
-from chaos.launch.forked.roots import get_root
+from chaos.launch.forked.handles import get_root
 plan = Plan(cwd=".", job=Plan(env={}))
 root = get_root(plan, log=Path("root.log"))
 """

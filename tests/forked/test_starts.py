@@ -8,7 +8,7 @@ import pytest
 
 from chaos.audit.plans import build_base_plan
 from chaos.faults.kill_driver import KillDriver
-from chaos.launch.forked import roots, zygote_handle
+from chaos.launch.forked import handles
 from chaos.launch.forked.backend import ForkBackend
 from chaos.model.event import DriverExited, FitCalled, ScriptRaised, StepDone
 from chaos.model.fault_entry import FaultEntry
@@ -72,11 +72,11 @@ def test_a_new_start_has_the_same_hash_seed_unless_another_is_asked_for(
         ours = execute(first, tmp_path, "first", BY_HASH)
         again = execute(same, tmp_path, "same", BY_HASH)
         theirs = execute(other, tmp_path, "other", BY_HASH)
-        before = len(roots.ROOTS._processes)
+        before = len(handles.ROOTS._processes)
 
     assert losses(again) == losses(ours) != losses(theirs)
     assert (
-        len(roots.ROOTS._processes) == before - 1
+        len(handles.ROOTS._processes) == before - 1
     )  # the other one's holds the memory of its imports
 
 
@@ -114,7 +114,7 @@ def test_a_script_that_cannot_be_started_again_ends_the_run_with_its_own_error(
 def test_a_script_that_never_comes_to_its_fit_is_told_the_limit(
     run: RunJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zygote_handle, "START_S", 0.0)
+    monkeypatch.setattr(handles, "START_S", 0.0)
     script = tmp_path / "downloads.py"
     script.write_text("import time\ntime.sleep(600)\n")
 
@@ -134,7 +134,7 @@ def test_the_run_after_somebody_killed_what_it_is_forked_from_has_a_new_one(
         assert backend._lane is not None
         zygote = backend._lane.zygote
         pids = {
-            "root": next(iter(roots.ROOTS._processes.values()))._process.pid,
+            "root": next(iter(handles.ROOTS._processes.values()))._process.pid,
             "start": zygote.pid,
             "lane": backend._lane.pid,
         }

@@ -13,11 +13,9 @@ FUNCTION_LINES_MAX = 60
 # Longer names wrapped what stood here within the limits, or nearly. Each may only shrink, and none
 # may be added.
 LONG_FILES = {
-    "audit/site_queue.py": 608,
     "check/blame.py": 624,
 }
 LONG_FUNCTIONS = {
-    "audit/baseline_runs.py:run": 66,
     "audit/cause_search.py:find_cause": 66,
     "check/blame.py:_build_blame": 61,
     "check/samples.py:check_samples": 74,

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 
 from chaos.app.script import locate_script, parse_node_range
-from chaos.audit.launcher import find_launcher_evidence
 from chaos.audit.plans import ONE_NODE, NodeRange, build_base_plan, set_launcher, set_restart
 from chaos.cli.documents import Document, convert_write_errors
 from chaos.cli.streams import write_document
@@ -24,6 +23,7 @@ from chaos.model.launcher import LAUNCHER_FACTS, Launcher
 from chaos.model.plan import Op
 from chaos.model.scenario import FailureBudget, Limits
 from chaos.run.modules import ModuleFile
+from chaos.run.script_launcher import find_launcher_evidence
 from chaos.scenario_file.text import render_scenario
 from chaos.scenario_file.yaml_lines import load_text
 

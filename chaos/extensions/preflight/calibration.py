@@ -11,7 +11,6 @@ from rich.console import Console
 
 from chaos import runner
 from chaos.audit.job_profile import JobProfile, measure_job
-from chaos.audit.launcher import find_launcher_evidence
 from chaos.audit.plans import build_base_plan, set_script_workers
 from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
@@ -53,6 +52,7 @@ from chaos.run.environment import collect_environment
 from chaos.run.journal import read_history
 from chaos.run.modules import ModuleFile
 from chaos.run.ports import Backend
+from chaos.run.script_launcher import find_launcher_evidence
 from chaos.scenario_file.load import SUFFIX, load_scenario
 
 # For runs with losses, if the scenario sets none: a job that gives up measures no restart.

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from chaos.errors import NoViewError
 from chaos.launch.environment import HASH_SEED, OTHER_HASH_SEED
-from chaos.launch.forked.lane_handle import LaneHandle
-from chaos.launch.forked.roots import end_root, get_root
+from chaos.launch.forked.handles import LaneHandle, ZygoteHandle, end_root, get_root
 from chaos.launch.forked.run import ForkedRun
-from chaos.launch.forked.zygote_handle import ZygoteHandle
 from chaos.launch.launched_run import execute_with_retry
 from chaos.model.plan import Plan
 from chaos.processes.tree import find_written_files

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import psutil
 
-from chaos.launch.forked.lane_handle import LaneHandle
+from chaos.launch.forked.handles import LaneHandle, ZygoteHandle
 from chaos.launch.forked.messages import ScriptFailed, StartRun
-from chaos.launch.forked.zygote_handle import ZygoteHandle
 from chaos.launch.local_run import LocalRun
 from chaos.launch.node_disk import NodeDisk, build_confines
 from chaos.launch.process_world import ProcessWorld

@@ -12,7 +12,6 @@ import typer
 from rich.text import Text
 
 from chaos.audit.run_row import RunRow
-from chaos.audit.terminal import AuditDisplay
 from chaos.cli import signals
 from chaos.cli.audit_options import AllowWrites, Fit, Script, Workers
 from chaos.cli.documents import Document, Format, Output
@@ -41,6 +40,7 @@ from chaos.report.parts import (
 from chaos.report.screen import ConsoleAnnouncer, build_console
 from chaos.run.clock import SystemClock
 from chaos.run.display_path import format_path
+from chaos.screens.audit import AuditDisplay
 from chaos.wording import plural
 
 HELP_PANEL = "Start"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.audit.launcher import LauncherEvidence, find_launcher_evidence
 from chaos.run.modules import ModuleFile
+from chaos.run.script_launcher import LauncherEvidence, find_launcher_evidence
 
 ROOT = Path(__file__).parents[2]
 JOINS = "import torch.distributed as dist\ndist.init_process_group('gloo')\n"

@@ -13,7 +13,7 @@ from chaos.audit.audit import SiteChoice
 from chaos.audit.baseline_runs import CleanResult
 from chaos.audit.budget import Budget
 from chaos.audit.card import Card
-from chaos.audit.views import open_view_lanes
+from chaos.audit.lanes import open_view_lanes
 from chaos.errors import HarnessError, NoViewError
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History, JournalEntry
