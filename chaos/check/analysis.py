@@ -28,7 +28,7 @@ from chaos.check.state_at_resume import (
     starts_from_scratch,
 )
 from chaos.check.state_snapshots import StateSnapshots, index_parts
-from chaos.check.tolerance import EXACT, Allowance, PredictionBands
+from chaos.check.tolerance import Allowance, PredictionBands
 from chaos.model.event import AgentEnded, EpochEnded, FaultInvoked, MembershipChanged
 from chaos.model.events.state import find_group
 from chaos.model.history import Baseline, History
@@ -408,10 +408,7 @@ class RunAnalysis:
         clean_repeats = self._clean_runs[1:] if self.is_step_aligned else ()
         repeat_ends = ((o.snapshots, len(o.history)) for o in clean_repeats)
         return unstable_names.union(
-            *(
-                find_unstable_parts(o, baseline_snapshots, first_fault=n, allowance=EXACT)
-                for o, n in repeat_ends
-            )
+            *(find_unstable_parts(o, baseline_snapshots, first_fault=n) for o, n in repeat_ends)
         )
 
     @cached_property
@@ -428,7 +425,7 @@ class RunAnalysis:
             self.resized_attempts,
             self.descendant_attempts,
         )
-        return comparison.build_rows(self.restarts)
+        return comparison.build_rows(restart.attempt for restart in self.restarts)
 
     @cached_property
     def inputs(self) -> InputComparison | None:
@@ -528,7 +525,7 @@ class RunAnalysis:
         baseline_lineage = None if self.reference is None else self.reference.lineage
         rows, run = self.state_rows, self.run.snapshots
         scratch_restarts = (
-            r for r in self.restarts if starts_from_scratch(r, rows, run, baseline_lineage)
+            r for r in self.restarts if starts_from_scratch(r.attempt, rows, run, baseline_lineage)
         )
         return frozenset(restart.attempt.index for restart in scratch_restarts)
 

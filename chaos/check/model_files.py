@@ -8,19 +8,18 @@ from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import PurePath
 
-from chaos.check.analysis import RunTables
-from chaos.check.files import mask_path_numbers
+from chaos.check.files import RunFiles, mask_path_numbers
 from chaos.model.event import FileSaved, StateSeen
 from chaos.model.places import AttemptRank
 
 ROUNDING = 5e-7  # of a norm in 32 bits: some units in its last place
 
 
-def find_model_files(tables: RunTables) -> Iterator[tuple[str, bool]]:
+def find_model_files(files: RunFiles) -> Iterator[tuple[str, bool]]:
     """Yield the names of files in which the model is, and whether it is all that is in it."""
-    models = _ModelNorms(tables)
-    names = {save.event_number: save.final_path for save in tables.files.saves}
-    for number, saved_file in tables.history.select_events(FileSaved):
+    models = _ModelNorms(files)
+    names = {save.event_number: save.final_path for save in files.saves}
+    for number, saved_file in files.history.select_events(FileSaved):
         groups = _group_norms(saved_file)
         if number in names and any(
             models.is_model(norms, number, saved_file) for norms in groups.values()
@@ -32,10 +31,10 @@ def find_model_files(tables: RunTables) -> Iterator[tuple[str, bool]]:
 class _ModelNorms:
     """The norms of a job's models, as they were seen at places between its steps."""
 
-    def __init__(self, tables: RunTables) -> None:
+    def __init__(self, files: RunFiles) -> None:
         self._norms = set[str]()
         self._norms_by_rank = defaultdict[AttemptRank, list[tuple[int, list[float]]]](list)
-        for number, state in tables.history.select_events(StateSeen):
+        for number, state in files.history.select_events(StateSeen):
             model_parts = (p for p in state.components if p.name.startswith("model"))
             sizes = [float(part.size) for part in model_parts if part.size]
             self._norms |= set(map(_round_norm, sizes))

@@ -37,6 +37,7 @@ from chaos.model.event import (
 )
 from chaos.model.paths import TEMPFILE_NAME
 from chaos.model.places import START, TrainingPlace
+from chaos.model.tiers import Tiers
 from chaos.model.trigger import SAVE_MOMENTS, AtMoment
 from chaos.model.verdict import Anomaly
 
@@ -150,8 +151,14 @@ class _RestartSaves:
             attempt.index, end_number=self.start_number
         )
         self.loads = _find_resume_loads(analysis, attempt)
-        self._copies = SaveCopies(analysis, start_number=self.start_number)
-        self._completeness = SaveCompleteness(analysis, attempt_index=attempt.index)
+        self._copies = SaveCopies(
+            self.files, Tiers.from_plan(analysis.plan), start_number=self.start_number
+        )
+        self._completeness = SaveCompleteness(
+            self.files,
+            attempt_index=attempt.index,
+            is_resized=bool(analysis.resized_attempts),
+        )
         #: how the job itself lost the newest save, once that is known
         self.removal: FileTouched | None = None
 
@@ -465,12 +472,12 @@ class _RestartSaves:
         """
         model_files = {
             model_file
-            for tables in self._copies.run_and_baseline_tables
-            for model_file in find_model_files(tables)
+            for files in self._copies.run_and_baseline_files
+            for model_file in find_model_files(files)
         }
         richer_names = {name for name, is_alone in model_files if not is_alone}
-        all_tables = self._copies.run_and_baseline_tables
-        saves = (save for tables in all_tables for save in tables.files.saves)
+        all_files = self._copies.run_and_baseline_files
+        saves = (save for files in all_files for save in files.saves)
         # What is in shards is not seen. Where a model that is seen stands alone, they have more.
         sharded_names = {
             mask_name_numbers(save.final_path)

@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import PurePath
 
-from chaos.check.analysis import RunAnalysis, RunTables
-from chaos.check.files import SavedFile, mask_path_numbers
+from chaos.check.files import RunFiles, SavedFile, mask_path_numbers
 from chaos.model.event import FileCopied, FileRenamed, WroteOutside
 from chaos.model.tiers import Tiers
 
@@ -18,15 +17,14 @@ class SaveCopies:
     `start_number` is the number of the event with which the attempt starts.
     """
 
-    def __init__(self, analysis: RunAnalysis, *, start_number: int) -> None:
-        self.analysis, self.files = analysis, analysis.run.files
-        self.start_number = start_number
+    def __init__(self, files: RunFiles, tiers: Tiers, *, start_number: int) -> None:
+        self.files, self._tiers, self.start_number = files, tiers, start_number
 
     @cached_property
-    def run_and_baseline_tables(self) -> tuple[RunTables, ...]:
-        """The run, and the baseline if there is one: the last is what a clean run shows best."""
-        reference = self.analysis.reference
-        return (self.analysis.run,) if reference is None else (self.analysis.run, reference)
+    def run_and_baseline_files(self) -> tuple[RunFiles, ...]:
+        """The run's, and the baseline's if there is one: they show best what a clean run does."""
+        reference = self.files.reference
+        return (self.files,) if reference is None else (self.files, reference)
 
     def is_awaiting_copy(self, save: SavedFile) -> bool:
         """Return whether a save waited on its node to be copied elsewhere, as its series is.
@@ -50,7 +48,7 @@ class SaveCopies:
     @cached_property
     def _backed_up_series(self) -> frozenset[str]:
         """The series of files that are copied to a disk which outlives their node."""
-        copies = (copy for tables in self.run_and_baseline_tables for copy in find_copies(tables))
+        copies = (copy for files in self.run_and_baseline_files for copy in find_copies(files))
         return frozenset(
             mask_path_numbers(save.final_path) for save, path in copies if self.is_durable(path)
         )
@@ -60,15 +58,11 @@ class SaveCopies:
         return self._tiers.find_tier(path) != "node"
 
     @cached_property
-    def _tiers(self) -> Tiers:
-        return Tiers.from_plan(self.analysis.plan)
-
-    @cached_property
     def _externally_copied_names(self) -> frozenset[str]:
         """The names of saves under which another program has made files elsewhere."""
         copied_names = set[str]()
-        for tables in self.run_and_baseline_tables:
-            saves = tables.files.saves
+        for files in self.run_and_baseline_files:
+            saves = files.saves
             save_names = {
                 name
                 for save in saves
@@ -76,7 +70,7 @@ class SaveCopies:
             }
             outside_paths = {
                 event.path
-                for _, event in tables.history.select_events(WroteOutside)
+                for _, event in files.history.select_events(WroteOutside)
                 if event.operation == "created"
             }
             copies = {
@@ -90,7 +84,7 @@ class SaveCopies:
     @cached_property
     def _copied_digests(self) -> frozenset[str]:
         """The contents that were copied elsewhere before the attempt."""
-        copies = self.analysis.run.history.select_events(FileCopied)
+        copies = self.files.history.select_events(FileCopied)
         immediate_digests = {copy.digest for number, copy in copies if number < self.start_number}
         # One that is held at its operations is written as a save is.
         published_saves, first_names = (
@@ -112,7 +106,7 @@ class SaveCopies:
     @cached_property
     def staged_series(self) -> frozenset[str]:
         """The series of files that are copied elsewhere once they are written."""
-        copies = (copy for tables in self.run_and_baseline_tables for copy in find_copies(tables))
+        copies = (copy for files in self.run_and_baseline_files for copy in find_copies(files))
         pairs = (
             (mask_path_numbers(save.final_path), mask_path_numbers(path)) for save, path in copies
         )
@@ -121,17 +115,17 @@ class SaveCopies:
     @cached_property
     def renamed_away_series(self) -> frozenset[str]:
         """The series of names that the baseline's files have until they get another one."""
-        tables = self.run_and_baseline_tables[-1]
+        files = self.run_and_baseline_files[-1]
         rename_numbers = {
-            event.path: number for number, event in tables.history.select_events(FileRenamed)
+            event.path: number for number, event in files.history.select_events(FileRenamed)
         }
-        copies = [(number, copy.path) for number, copy in tables.history.select_events(FileCopied)]
-        final_series = {mask_path_numbers(save.final_path) for save in tables.files.saves}
+        copies = [(number, copy.path) for number, copy in files.history.select_events(FileCopied)]
+        final_series = {mask_path_numbers(save.final_path) for save in files.saves}
         for copy_number, path in copies:
             folders = (path, *map(str, PurePath(path).parents))
             if all(rename_numbers.get(folder, copy_number) <= copy_number for folder in folders):
                 final_series.add(mask_path_numbers(path))
-        former_names = {name for save in tables.files.saves for name in save.former_names}
+        former_names = {name for save in files.saves for name in save.former_names}
         return (
             frozenset(map(mask_path_numbers, former_names.union(path for _, path in copies)))
             - final_series
@@ -154,16 +148,16 @@ class SaveCopies:
         )
 
 
-def find_copies(tables: RunTables) -> Iterator[tuple[SavedFile, str]]:
+def find_copies(files: RunFiles) -> Iterator[tuple[SavedFile, str]]:
     """Yield the saves of which a course made copies, with the path of each."""
     first_saves: dict[str | None, SavedFile] = {}
-    for save in tables.files.saves:
+    for save in files.saves:
         if (
             first_saves.setdefault(save.digest, save).first_path != save.first_path
             and save.digest is not None
         ):
             yield first_saves[save.digest], save.final_path
-    for _, copy in tables.history.select_events(FileCopied):
+    for _, copy in files.history.select_events(FileCopied):
         if copy.digest in first_saves:
             yield first_saves[copy.digest], copy.path
 

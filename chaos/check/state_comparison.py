@@ -14,7 +14,7 @@ from chaos.check.compare import PairTally, compare_pairs
 from chaos.check.state_snapshots import (
     MOMENTS,
     StateSnapshots,
-    holds_nothing,
+    has_same_content,
     is_rng,
     locate_snapshot,
     pair_parts,
@@ -169,6 +169,4 @@ def _find_moving_parts(reference: StateSnapshots) -> frozenset[RankName]:
 
 
 def _is_same(pair: PartPair) -> bool:
-    if holds_nothing(pair.actual) or holds_nothing(pair.expected):
-        return holds_nothing(pair.actual) and holds_nothing(pair.expected)
-    return pair.actual.digest == pair.expected.digest
+    return has_same_content(pair.actual, pair.expected)

@@ -278,34 +278,43 @@ def pair_parts(
             yield run_part, part
 
 
-def are_parts_equal(
-    actual_part: Component | None,
-    expected_part: Component | None,
-    allowance: StateTolerance,
-    state_place: StatePlace | None = None,
-) -> bool:
-    """Return whether a component is the baseline's: to the last bit, or in size nearly."""
+def has_same_content(actual_part: Component | None, expected_part: Component | None) -> bool:
+    """Return whether two components are equal to the last bit; so are two that hold nothing."""
     if holds_nothing(actual_part) or holds_nothing(expected_part):
         return holds_nothing(actual_part) and holds_nothing(expected_part)
     assert actual_part is not None
     assert expected_part is not None
-    if actual_part.digest == expected_part.digest:
+    return actual_part.digest == expected_part.digest
+
+
+def are_parts_equal(
+    actual_part: Component | None,
+    expected_part: Component | None,
+    allowance: StateTolerance | None = None,
+    state_place: StatePlace | None = None,
+) -> bool:
+    """Return whether a component is the expected one: to the last bit, or in size nearly."""
+    if has_same_content(actual_part, expected_part):
         return True
+    if holds_nothing(actual_part) or holds_nothing(expected_part):
+        return False
+    assert actual_part is not None
+    assert expected_part is not None
+    if allowance is None or allowance.is_exact:
+        return False
     # Within a tolerance digests say nothing, and the size must do: the norm of tensors. What has no
     # size, such as a generator, is not equal then, and callers leave it out.
-    if (
-        allowance.is_exact
-        or not isinstance(actual_part.size, float)
-        or not isinstance(expected_part.size, float)
-    ):
-        return not allowance.is_exact and actual_part.size == expected_part.size
+    if not isinstance(actual_part.size, float) or not isinstance(expected_part.size, float):
+        return actual_part.size == expected_part.size
     return allowance.allows_size(
         expected_part.name, state_place, actual_part.size, expected_part.size
     )
 
 
 def find_differing_parts(
-    run_snapshot: StateSeen, baseline_snapshot: StateSeen, allowance: StateTolerance
+    run_snapshot: StateSeen,
+    baseline_snapshot: StateSeen,
+    allowance: StateTolerance | None = None,
 ) -> Iterator[str]:
     """Yield the components of the baseline's state that differ in ours."""
     for run_part, part in pair_parts(run_snapshot, baseline_snapshot):

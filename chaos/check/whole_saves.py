@@ -6,8 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import PurePath
 
-from chaos.check.analysis import RunAnalysis
-from chaos.check.files import SavedFile, is_readable_run_file, mask_path_numbers
+from chaos.check.files import RunFiles, SavedFile, is_readable_run_file, mask_path_numbers
 from chaos.check.save_copies import find_copies, mask_name_numbers
 from chaos.model.event import FileCopied, FileRenamed, FileTouched
 from chaos.model.places import RankName, TrainingPlace
@@ -16,10 +15,9 @@ from chaos.model.places import RankName, TrainingPlace
 class SaveCompleteness:
     """The files that lie beside a save when an attempt starts, and those the baseline has there."""
 
-    def __init__(self, analysis: RunAnalysis, *, attempt_index: int) -> None:
-        self.analysis, self.files = analysis, analysis.run.files
-        self._attempt_index = attempt_index
-        self._baseline_tables = analysis.reference or analysis.run
+    def __init__(self, files: RunFiles, *, attempt_index: int, is_resized: bool) -> None:
+        self.files, self._attempt_index, self._is_resized = files, attempt_index, is_resized
+        self._baseline = files.reference or files
 
     def is_whole(self, save: SavedFile, candidates: list[SavedFile]) -> bool:
         """Return whether every file that the baseline wrote at a save's place is written here too.
@@ -27,7 +25,7 @@ class SaveCompleteness:
         Only names that occur in this run are required. Without a baseline, or with another number
         of ranks, this cannot be known: True.
         """
-        if self.analysis.reference is None or self.analysis.resized_attempts:
+        if self.files.reference is None or self._is_resized:
             return True
         names = {build_save_key(candidate).name for candidate in candidates} | self._loaded_names
         expected_files = {
@@ -71,9 +69,9 @@ class SaveCompleteness:
         """
         # Of a save beside older ones in one folder, the later ones are not due: `run1/ckpt_4.pt` is
         # whole without `run1/ckpt_5.pt`.
-        tables = self._baseline_tables
-        copy_paths = {copy.path for _, copy in tables.history.select_events(FileCopied)}
-        save_paths = {save.final_path for save in tables.files.saves}
+        baseline = self._baseline
+        copy_paths = {copy.path for _, copy in baseline.history.select_events(FileCopied)}
+        save_paths = {save.final_path for save in baseline.saves}
         counts = _group_by_folder(copy_paths | save_paths | self._baseline_marks)
         return {
             folder: names
@@ -85,9 +83,9 @@ class SaveCompleteness:
     def _baseline_series_folders(self) -> frozenset[str]:
         """The folders in which the baseline has one and the same file of several places."""
         folders, first_saves = set[str](), dict[tuple[str, RankName], SavedFile]()
-        tables = self._baseline_tables
-        copies = (replace(save, final_path=path) for save, path in find_copies(tables))
-        for save in (*tables.files.saves, *copies):
+        baseline = self._baseline
+        copies = (replace(save, final_path=path) for save, path in find_copies(baseline))
+        for save in (*baseline.saves, *copies):
             folder = find_numbered_folder(save.final_path)
             first_save = first_saves.setdefault((folder, build_save_key(save)), save)
             if (
@@ -104,7 +102,7 @@ class SaveCompleteness:
         Left out are those it renamed or removed, and those with a name that this run's ranks never
         looked for as they began.
         """
-        history = self._baseline_tables.history
+        history = self._baseline.history
         touches = [touch for _, touch in history.select_events(FileTouched)]
         dropped_paths = {rename.path for _, rename in history.select_events(FileRenamed)} | {
             touch.path for touch in touches if touch.operation == "removing"
@@ -134,9 +132,9 @@ class SaveCompleteness:
     def _baseline_files_by_place(self) -> Mapping[TrainingPlace, set[RankName]]:
         """The files of the baseline's, by the place of their content."""
         files_by_place: dict[TrainingPlace, dict[str, RankName]] = {}
-        tables = self._baseline_tables
-        copies = (replace(save, final_path=path) for save, path in find_copies(tables))
-        for save in (*tables.files.saves, *copies):
+        baseline = self._baseline
+        copies = (replace(save, final_path=path) for save, path in find_copies(baseline))
+        for save in (*baseline.saves, *copies):
             # Of ranks that write one and the same file, the last has written it.
             files_by_place.setdefault(save.write_place, {})[save.final_path] = build_save_key(save)
         return {
