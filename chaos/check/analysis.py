@@ -7,27 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from chaos.check.attempt import Attempt, Commit, RankStart, build_attempts
 from chaos.check.compare import AlignedSteps, align_control_steps, align_surviving_steps
 from chaos.check.drivers import ConcurrentDrivers, find_driver_pair
 from chaos.check.ending import RunEnding, find_ending
-from chaos.check.files import RunFiles
 from chaos.check.injections import Injection, build_injections
 from chaos.check.inputs import InputComparison, find_input_offsets
-from chaos.check.lineage import Lineage, build_lineage
 from chaos.check.numbers import AlignedRuns, NumberComparison
 from chaos.check.pending_gradients import complete_first_steps
 from chaos.check.prediction_band import RUNS_MIN
-from chaos.check.regrid import regrid_baseline
-from chaos.check.relocation import Found, relocate_attempts
 from chaos.check.restarts import RepeatedSteps, Restart, build_restarts, find_repeated_steps
-from chaos.check.state_at_resume import (
-    ResumeComparison,
-    ResumeRow,
-    find_unstable_parts,
-    starts_from_scratch,
-)
-from chaos.check.state_snapshots import StateSnapshots, index_parts
 from chaos.check.tolerance import Allowance, PredictionBands
 from chaos.model.event import AgentEnded, EpochEnded, FaultInvoked, MembershipChanged
 from chaos.model.events.state import find_group
@@ -35,6 +23,18 @@ from chaos.model.history import Baseline, History
 from chaos.model.launcher_facts import LauncherWords
 from chaos.model.places import AttemptRank
 from chaos.model.plan import Plan
+from chaos.resume.attempt import Attempt, Commit, RankStart, build_attempts
+from chaos.resume.files import RunFiles
+from chaos.resume.lineage import Lineage, build_lineage
+from chaos.resume.regrid import regrid_baseline
+from chaos.resume.relocation import Found, relocate_attempts
+from chaos.resume.state_at_resume import (
+    ResumeComparison,
+    ResumeRow,
+    find_unstable_parts,
+    starts_from_scratch,
+)
+from chaos.resume.state_snapshots import StateSnapshots, index_parts
 
 # torch 2.13: an agent that waited for others, and one whose rendezvous another has given up.
 WAITED_IN_VAIN, CLOSED = "RendezvousTimeoutError", "RendezvousClosedError"

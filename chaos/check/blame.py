@@ -22,17 +22,17 @@ from chaos.check.divergence import find_divergence, find_divergence_place, has_d
 from chaos.check.file_contents import build_file_contents
 from chaos.check.inputs import DifferingInputs
 from chaos.check.restarts import Restart
-from chaos.check.state_at_resume import SHIPPED, ResumeRow
-from chaos.check.state_snapshots import (
+from chaos.model.event import CensusTaken, GeneratorsSeen
+from chaos.model.events.state import GROUPS, find_group
+from chaos.model.places import AttemptRank, RankName
+from chaos.resume.state_at_resume import SHIPPED, ResumeRow
+from chaos.resume.state_snapshots import (
     holds_nothing,
     index_parts,
     is_rng,
     locate_snapshot,
     pair_parts,
 )
-from chaos.model.event import CensusTaken, GeneratorsSeen
-from chaos.model.events.state import GROUPS, find_group
-from chaos.model.places import AttemptRank, RankName
 
 _FIRST_LOSS, _SECOND_LOSS, _THIRD_LOSS = 1, 2, 3
 

@@ -22,14 +22,14 @@ from chaos.check.restarts import Restart
 from chaos.check.resume import RESUME_POINT, START_DECISION
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.saved_model import is_model_in_file
-from chaos.check.state_at_resume import ResumeRow
 from chaos.check.state_comparison import compare_states
-from chaos.check.state_snapshots import index_parts, is_rng
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.expect import Acceptable, Expect
 from chaos.model.places import RankEpoch
 from chaos.model.severity import Severity
 from chaos.model.verdict import CheckResult
+from chaos.resume.state_at_resume import ResumeRow
+from chaos.resume.state_snapshots import index_parts, is_rng
 
 # The checks that show that training continued at its place, over as many steps.
 _POSITION_CHECKS = ("agreement", "resume-point", "cursor", "epochs", "batch")

@@ -7,14 +7,6 @@ from pathlib import PurePath
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.anomaly import build_anomaly
-from chaos.check.attempt import Attempt
-from chaos.check.files import (
-    CHECKPOINT_SAVERS,
-    SavedFile,
-    find_save_place,
-    is_readable_run_file,
-    mask_path_numbers,
-)
 from chaos.check.kinds.resume import UnreachableFile
 from chaos.check.kinds.saves import (
     Cost,
@@ -26,20 +18,25 @@ from chaos.check.kinds.saves import (
     SavesGone,
     SavesIgnored,
 )
-from chaos.check.model_files import find_model_files
 from chaos.check.restarts import Restart
-from chaos.check.save_copies import SaveCopies, mask_name_numbers
 from chaos.check.save_operations import describe_leftover
-from chaos.check.whole_saves import SaveCompleteness, build_save_key, find_numbered_folder
-from chaos.model.event import (
-    FileLoaded,
-    FileTouched,
-)
+from chaos.model.event import FileLoaded, FileTouched
 from chaos.model.paths import TEMPFILE_NAME
 from chaos.model.places import START, TrainingPlace
 from chaos.model.tiers import Tiers
 from chaos.model.trigger import SAVE_MOMENTS, AtMoment
 from chaos.model.verdict import Anomaly
+from chaos.resume.attempt import Attempt
+from chaos.resume.files import (
+    CHECKPOINT_SAVERS,
+    SavedFile,
+    find_save_place,
+    is_readable_run_file,
+    mask_path_numbers,
+)
+from chaos.resume.model_files import find_model_files
+from chaos.resume.save_copies import SaveCopies, mask_name_numbers
+from chaos.resume.whole_saves import SaveCompleteness, build_save_key, find_numbered_folder
 
 TRAINED_SHARE_MIN = 0.5  # of the numbers that are trained
 _STATE_EVIDENCE = ("state and inputs", "state")
@@ -268,10 +265,7 @@ class _RestartSaves:
         return None
 
     def _normalize_place(self, training_place: TrainingPlace) -> TrainingPlace:
-        """Map all places with no step between them to one.
-
-        Such as the end of an epoch and the start of the next.
-        """
+        """Map all places with no step between them to one: an epoch's end and the next's start."""
         return self.files.find_previous_step(training_place)
 
     def _find_resume_place(self, rank: int, load: FileLoaded) -> TrainingPlace:

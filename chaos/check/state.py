@@ -15,12 +15,12 @@ from chaos.check.result import (
     judge_no_restart,
     not_applicable,
 )
-from chaos.check.state_at_resume import ResumeRow
-from chaos.check.state_snapshots import holds_nothing, index_parts, is_rng, locate_snapshot
 from chaos.model.event import StateSeen
 from chaos.model.events.state import find_group
 from chaos.model.places import AttemptRank, RankEpoch
 from chaos.model.verdict import Anomaly, CheckDoubt, CheckResult
+from chaos.resume.state_at_resume import ResumeRow
+from chaos.resume.state_snapshots import holds_nothing, index_parts, is_rng, locate_snapshot
 from chaos.wording import plural
 
 # -- state -----------------------------------------------------------------------------------------

@@ -11,7 +11,10 @@ from typing import Any
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.compare import PairTally, compare_pairs
-from chaos.check.state_snapshots import (
+from chaos.model.event import Component, StateSeen
+from chaos.model.events.state import GROUPS, find_group
+from chaos.model.places import RankName, StatePlace
+from chaos.resume.state_snapshots import (
     MOMENTS,
     StateSnapshots,
     has_same_content,
@@ -19,9 +22,6 @@ from chaos.check.state_snapshots import (
     locate_snapshot,
     pair_parts,
 )
-from chaos.model.event import Component, StateSeen
-from chaos.model.events.state import GROUPS, find_group
-from chaos.model.places import RankName, StatePlace
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from math import isclose
 
 import msgspec
 
-from chaos.check.state_snapshots import find_owners, holds_nothing, is_rng, parse_owner
 from chaos.extensions.guard.records import GuardFinding, Level, RankSave
 from chaos.model.event import Component, StateSeen
 from chaos.model.events.state import find_group
+from chaos.resume.state_snapshots import find_owners, holds_nothing, is_rng, parse_owner
 from chaos.wording import join_names, plural
 
 Key = tuple[object, ...]

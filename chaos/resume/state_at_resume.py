@@ -12,9 +12,13 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from chaos.check.attempt import Attempt
-from chaos.check.lineage import Lineage
-from chaos.check.state_snapshots import (
+from chaos.model.diagnosis import Standing
+from chaos.model.event import Component, StateSeen
+from chaos.model.events.state import GROUPS, find_group
+from chaos.model.places import START, AttemptRank, RankEpoch, StatePlace, TrainingPlace
+from chaos.resume.attempt import Attempt
+from chaos.resume.lineage import Lineage
+from chaos.resume.state_snapshots import (
     StateSnapshots,
     StateTolerance,
     are_parts_equal,
@@ -27,10 +31,6 @@ from chaos.check.state_snapshots import (
     lacks_owner,
     locate_snapshot,
 )
-from chaos.model.diagnosis import Standing
-from chaos.model.event import Component, StateSeen
-from chaos.model.events.state import GROUPS, find_group
-from chaos.model.places import START, AttemptRank, RankEpoch, StatePlace, TrainingPlace
 
 _ORDER: tuple[Standing, ...] = ("not restored", "reset", "different", "restored", "not compared")
 _KEPT_TO_THE_ENTRY = ("model", "optimizer", "optimizer settings", "schedule")

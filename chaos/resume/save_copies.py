@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import PurePath
 
-from chaos.check.files import RunFiles, SavedFile, mask_path_numbers
 from chaos.model.event import FileCopied, FileRenamed, WroteOutside
 from chaos.model.tiers import Tiers
+from chaos.resume.files import RunFiles, SavedFile, mask_path_numbers
 
 UNCERTAIN_SAVES_MAX = 2
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
 
-from chaos.check.attempt import Attempt
-from chaos.check.resume_place import find_resume_place
 from chaos.model.event import (
     FileLoaded,
     FileRenamed,
@@ -27,6 +25,8 @@ from chaos.model.history import History
 from chaos.model.objects import is_store_object
 from chaos.model.paths import NAME_BY_CONTENT, SESSION, is_in_folder, strip_node
 from chaos.model.places import START, AttemptRank, TrainingPlace
+from chaos.resume.attempt import Attempt
+from chaos.resume.resume_place import find_resume_place
 
 CHECKPOINT_SAVERS = (
     "torch",

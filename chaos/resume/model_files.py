@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import PurePath
 
-from chaos.check.files import RunFiles, mask_path_numbers
 from chaos.model.event import FileSaved, StateSeen
 from chaos.model.places import AttemptRank
+from chaos.resume.files import RunFiles, mask_path_numbers
 
 ROUNDING = 5e-7  # of a norm in 32 bits: some units in its last place
 

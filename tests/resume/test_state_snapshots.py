@@ -3,10 +3,10 @@
 import pytest
 
 from chaos.check.analysis import RunTables
-from chaos.check.state_at_resume import ResumeComparison
-from chaos.check.state_snapshots import StateSnapshots, find_differing_parts, index_parts
 from chaos.check.tolerance import EXACT
 from chaos.model import event as ev
+from chaos.resume.state_at_resume import ResumeComparison
+from chaos.resume.state_snapshots import StateSnapshots, find_differing_parts, index_parts
 from tests.check.scribe import history_of
 
 Told = dict[str, str]  # a part's name, and "structure=content"

@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import PurePath
 
-from chaos.check.files import RunFiles, SavedFile, is_readable_run_file, mask_path_numbers
-from chaos.check.save_copies import find_copies, mask_name_numbers
 from chaos.model.event import FileCopied, FileRenamed, FileTouched
 from chaos.model.places import RankName, TrainingPlace
+from chaos.resume.files import RunFiles, SavedFile, is_readable_run_file, mask_path_numbers
+from chaos.resume.save_copies import find_copies, mask_name_numbers
 
 
 class SaveCompleteness:
