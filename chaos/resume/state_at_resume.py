@@ -21,13 +21,13 @@ from chaos.resume.lineage import Lineage
 from chaos.resume.state_snapshots import (
     StateSnapshots,
     StateTolerance,
-    are_parts_equal,
     find_differing_parts,
     has_same_content,
     holds_nothing,
     index_parts,
     is_pending,
     is_rng,
+    judge_standing,
     lacks_owner,
     locate_snapshot,
 )
@@ -208,7 +208,7 @@ class ResumeComparison:
                 yield self._judge_by_commit(row, resume_parts.initial.get(name))
             else:
                 state_place, initial_part = resume_parts.state_place, resume_parts.initial.get(name)
-                standing = _judge_standing(
+                standing = judge_standing(
                     actual_part, expected_part, initial_part, self.allowance, state_place
                 )
                 is_resharded = is_resized and expected_part.share is not None
@@ -347,11 +347,11 @@ class ResumeComparison:
             state_place = StatePlace(row.rank, row.epoch, row.step, "entered")
             return replace(
                 row,
-                standing=_judge_standing(
+                standing=judge_standing(
                     actual_part, committed_part, initial_part, self.allowance, state_place
                 ),
             )
-        standing = _judge_standing(actual_part, committed_part, initial_part)
+        standing = judge_standing(actual_part, committed_part, initial_part)
         # A state that the run had at another time is an old checkpoint, and no rounded one.
         if (
             standing == "different"
@@ -460,25 +460,6 @@ class ResumeComparison:
 def _is_model(name: str) -> bool:
     """Return whether a part is the parameters of an optimizer, of whatever number."""
     return re.fullmatch(r"model(\.\d+)?", name) is not None
-
-
-def _judge_standing(
-    actual_part: Component | None,
-    expected_part: Component,
-    initial_part: Component | None,
-    allowance: StateTolerance | None = None,
-    state_place: StatePlace | None = None,
-) -> Standing:
-    if are_parts_equal(actual_part, expected_part, allowance, state_place):
-        return "restored"
-    if actual_part is None or holds_nothing(actual_part):
-        return "not restored"
-    # A norm of zero is that of a part that was just made, such as a momentum before any step.
-    if actual_part.size == 0.0 or (
-        initial_part is not None and are_parts_equal(actual_part, initial_part, allowance)
-    ):
-        return "reset"
-    return "different"
 
 
 def _may_be_rounded(actual_part: Component | None, committed_part: Component) -> bool:

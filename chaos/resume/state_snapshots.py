@@ -9,11 +9,11 @@ number, it is not known which is which.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite, sqrt
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,9 @@ from chaos.model.places import START, AttemptRank, RankEpoch, StatePlace
 MOMENTS = ("entered", "step", "left")  # in the order of training
 # A rank; the kind of owner; its structure; its index among those that have it; their number.
 _Owner: TypeAlias = tuple[int, str, str, int, int]
+PartStanding: TypeAlias = Literal["restored", "reset", "not restored", "different"]
+#: of a part: its owner, and its name within that
+PartKey: TypeAlias = tuple[object, ...]
 _NUMBERED = re.compile(r"(model\.rest|model\.buffers|model|optimizer|schedule)(\.\d+)?(\..*)?")
 
 
@@ -239,6 +242,27 @@ def find_owners(snapshot: StateSeen) -> Iterator[tuple[str, _Owner]]:
         counts_so_far[kind] += 1
 
 
+def key_parts(components: Iterable[Component]) -> Mapping[PartKey, Component]:
+    """Return parts by a key that another start has as well, whatever numbers their names have."""
+    snapshot = StateSeen(
+        attempt=0, rank=0, epoch=0, step=0, moment="entered", components=tuple(components)
+    )
+    owners = dict(find_owners(snapshot))
+
+    def build_key(part: Component) -> PartKey:
+        owner = parse_owner(part.name)
+        if not part.structure or owner not in owners:
+            return (part.name,)
+        return (*owners[owner], part.name.removeprefix(owner))
+
+    return {build_key(part): part for part in snapshot.components}
+
+
+def has_owner(key: PartKey, other_parts: Mapping[PartKey, Component]) -> bool:
+    """Return whether the others have a part's owner: else the part cannot be lost."""
+    return len(key) == 1 or any(other_key[:-1] == key[:-1] for other_key in other_parts)
+
+
 def _parse_base(owner: str) -> str:
     match = _NUMBERED.fullmatch(owner)
     return owner if match is None else match[1]
@@ -287,6 +311,15 @@ def has_same_content(actual_part: Component | None, expected_part: Component | N
     return actual_part.digest == expected_part.digest
 
 
+def find_equal_keys(
+    actual_parts: Mapping[PartKey, Component], expected_parts: Mapping[PartKey, Component]
+) -> set[PartKey]:
+    """Return the keys of the expected parts that are there, with the same content."""
+    return {
+        key for key, part in expected_parts.items() if has_same_content(actual_parts.get(key), part)
+    }
+
+
 def are_parts_equal(
     actual_part: Component | None,
     expected_part: Component | None,
@@ -309,6 +342,26 @@ def are_parts_equal(
     return allowance.allows_size(
         expected_part.name, state_place, actual_part.size, expected_part.size
     )
+
+
+def judge_standing(
+    actual_part: Component | None,
+    expected_part: Component,
+    initial_part: Component | None,
+    allowance: StateTolerance | None = None,
+    state_place: StatePlace | None = None,
+) -> PartStanding:
+    """Return what became of a part; `initial_part`: as training begins from scratch."""
+    if are_parts_equal(actual_part, expected_part, allowance, state_place):
+        return "restored"
+    if actual_part is None or holds_nothing(actual_part):
+        return "not restored"
+    # A norm of zero is that of a part that was just made, such as a momentum before any step.
+    if actual_part.size == 0.0 or (
+        initial_part is not None and are_parts_equal(actual_part, initial_part, allowance)
+    ):
+        return "reset"
+    return "different"
 
 
 def find_differing_parts(
