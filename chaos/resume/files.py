@@ -86,6 +86,11 @@ class SavedFile:
         return (self.first_path, *self.former_names, self.final_path)
 
     @property
+    def final_series(self) -> str:
+        """The same of the name that it had in the end."""
+        return mask_path_numbers(self.final_path)
+
+    @property
     def write_place(self) -> TrainingPlace:
         """The place at which it was written."""
         return TrainingPlace(self.epoch, self.step)
@@ -310,8 +315,7 @@ class RunFiles:
         been next. So it counts only under a name of files that were in use.
         """
         series_names = {
-            mask_path_numbers(save.final_path)
-            for save in self.find_confirmed_saves(end_number=end_number)
+            save.final_series for save in self.find_confirmed_saves(end_number=end_number)
         }
         whole_saves = (
             s for s in self.saves if s.digest is not None and s.event_number < end_number
@@ -323,9 +327,7 @@ class RunFiles:
             if initial_steps.get(AttemptRank(s.attempt, s.rank), math.inf) < s.event_number
         ]
         return [
-            s
-            for s in self._match_saves(final_saves, attempt)
-            if mask_path_numbers(s.final_path) in series_names
+            s for s in self._match_saves(final_saves, attempt) if s.final_series in series_names
         ]
 
     def _match_saves(self, saves: Sequence[SavedFile], attempt: int) -> list[SavedFile]:

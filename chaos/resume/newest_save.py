@@ -95,7 +95,7 @@ class SavesAtStart:
         removals = [
             self.find_removal(save)
             for save in self.files.find_confirmed_saves(end_number=self.start_number)
-            if mask_path_numbers(save.final_path) == series and self._is_newer(save, rank)
+            if save.final_series == series and self._is_newer(save, rank)
         ]
         removed_saves = [removal for removal in removals if removal is not None]
         if len(removed_saves) < len(removals):
@@ -150,7 +150,7 @@ class SavesAtStart:
             ),
             key=lambda save: (
                 save.file.rank == load.saved_rank,
-                mask_path_numbers(save.file.final_path) == series,
+                save.file.final_series == series,
             ),
             default=None,
         )

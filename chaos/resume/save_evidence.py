@@ -4,7 +4,7 @@ import math
 import re
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from operator import itemgetter
 from pathlib import PurePath
@@ -19,135 +19,97 @@ ROUNDING = 5e-7  # of a norm in 32 bits: some units in its last place
 
 
 class SaveCopies:
-    """The copies of a run's saves, as they are known when an attempt starts.
-
-    `start_number` is the number of the event with which the attempt starts.
-    """
+    """The copies of a run's saves, as they are known at the event with which an attempt starts."""
 
     def __init__(self, files: RunFiles, tiers: Tiers, *, start_number: int) -> None:
-        self.files, self._tiers, self.start_number = files, tiers, start_number
-
-    @cached_property
-    def run_and_baseline_files(self) -> tuple[RunFiles, ...]:
-        """The run's, and the baseline's if there is one: they show best what a clean run does."""
-        reference = self.files.reference
-        return (self.files,) if reference is None else (self.files, reference)
-
-    def is_awaiting_copy(self, save: SavedFile) -> bool:
-        """Return whether a save waited on its node to be copied elsewhere, as its series is.
-
-        With the node it is lost, and the job goes on from the newest that was copied.
-        """
-        if mask_path_numbers(save.final_path) in self._backed_up_series:
-            return save.digest not in self._copied_digests
-        # We do not see when another program finishes a copy. With at most UNCERTAIN_SAVES_MAX saves
-        # so far, none may be finished yet.
-        save_places = {
-            other_save.write_place
-            for other_save in self.files.saves
-            if other_save.event_number < self.start_number
-        }
-        return (
-            mask_name_numbers(save.final_path) in self._externally_copied_names
-            and len(save_places) <= UNCERTAIN_SAVES_MAX
-        )
-
-    @cached_property
-    def _backed_up_series(self) -> frozenset[str]:
-        """The series of files that are copied to a disk which outlives their node."""
-        copies = (copy for files in self.run_and_baseline_files for copy in find_copies(files))
-        return frozenset(
-            mask_path_numbers(save.final_path) for save, path in copies if self.is_durable(path)
-        )
+        self.files, self._tiers, self._start_number = files, tiers, start_number
+        #: the baseline's come last: they show best what a clean run does
+        self.run_and_baseline_files = tuple(filter(None, (files, files.reference)))
 
     def is_durable(self, path: str) -> bool:
         """Return whether a path is on a disk that outlives its node."""
         return self._tiers.find_tier(path) != "node"
 
     @cached_property
-    def _externally_copied_names(self) -> frozenset[str]:
+    def _copies(self) -> Sequence[tuple[str, str]]:
+        """The series of each file that was copied, and the path of the copy."""
+        pairs = (pair for files in self.run_and_baseline_files for pair in find_copies(files))
+        return [(save.final_series, path) for save, path in pairs]
+
+    def is_awaiting_copy(self, save: SavedFile) -> bool:
+        """Return whether a save waited on its node to be copied elsewhere, as its series is.
+
+        With the node it is lost, and the job goes on from the newest that was copied.
+        """
+        if any(save.final_series == s and self.is_durable(path) for s, path in self._copies):
+            return save.digest not in self._copied_digests
+        # We do not see when another program finishes a copy. With at most UNCERTAIN_SAVES_MAX saves
+        # so far, none may be finished yet.
+        save_places = {
+            s.write_place for s in self.files.saves if s.event_number < self._start_number
+        }
+        is_copied = mask_name_numbers(save.final_path) in self._externally_copied_names
+        return is_copied and len(save_places) <= UNCERTAIN_SAVES_MAX
+
+    @cached_property
+    def _externally_copied_names(self) -> set[str]:
         """The names of saves under which another program has made files elsewhere."""
         copied_names = set[str]()
         for files in self.run_and_baseline_files:
-            saves = files.saves
-            save_names = {name for save in saves for name in save.all_names}
-            outside_paths = {
-                event.path
+            save_names = {name for save in files.saves for name in save.all_names}
+            outside_names = {
+                mask_name_numbers(event.path)
                 for _, event in files.history.select_events(WroteOutside)
                 if event.operation == "created"
+                and event.path not in save_names
+                and self.is_durable(event.path)
             }
-            copies = {
-                mask_name_numbers(path)
-                for path in outside_paths - save_names
-                if self.is_durable(path)
-            }
-            copied_names |= copies & set(map(mask_name_numbers, save_names))
-        return frozenset(copied_names)
+            copied_names |= outside_names.intersection(map(mask_name_numbers, save_names))
+        return copied_names
 
     @cached_property
-    def _copied_digests(self) -> frozenset[str]:
+    def _copied_digests(self) -> set[str | None]:
         """The contents that were copied elsewhere before the attempt."""
         copies = self.files.history.select_events(FileCopied)
-        immediate_digests = {copy.digest for number, copy in copies if number < self.start_number}
+        digests = {copy.digest for number, copy in copies if number < self._start_number}
+        first_names = dict[str | None, str]()
         # One that is held at its operations is written as a save is.
-        published_saves, first_names = (
-            [*self.files.find_confirmed_saves(end_number=self.start_number)],
-            dict[str | None, str](),
-        )
-        for save in published_saves:
-            first_names.setdefault(save.digest, save.final_path)
-        copy_digests = {
-            published_save.digest
-            for published_save in published_saves
-            if published_save.final_path != first_names[published_save.digest]
-            and self.is_durable(published_save.final_path)
-        }
-        return frozenset(
-            immediate_digests | {digest for digest in copy_digests if digest is not None}
-        )
+        for save in self.files.find_confirmed_saves(end_number=self._start_number):
+            first_name = first_names.setdefault(save.digest, save.final_path)
+            if save.final_path != first_name and self.is_durable(save.final_path):
+                digests.add(save.digest)
+        return digests
 
     @cached_property
-    def staged_series(self) -> frozenset[str]:
-        """The series of files that are copied elsewhere once they are written."""
-        copies = (copy for files in self.run_and_baseline_files for copy in find_copies(files))
-        pairs = (
-            (mask_path_numbers(save.final_path), mask_path_numbers(path)) for save, path in copies
-        )
-        return frozenset(series for series, copy_series in pairs if series != copy_series)
+    def draft_series(self) -> set[str]:
+        """The series of files that are copied elsewhere, or renamed, once they are written."""
+        staged = {series for series, path in self._copies if series != mask_path_numbers(path)}
+        return staged | self._renamed_series
 
     @cached_property
-    def renamed_away_series(self) -> frozenset[str]:
+    def _renamed_series(self) -> set[str]:
         """The series of names that the baseline's files have until they get another one."""
         files = self.run_and_baseline_files[-1]
         rename_numbers = {
             event.path: number for number, event in files.history.select_events(FileRenamed)
         }
-        copies = [(number, copy.path) for number, copy in files.history.select_events(FileCopied)]
-        final_series = {mask_path_numbers(save.final_path) for save in files.saves}
-        for copy_number, path in copies:
-            folders = (path, *map(str, PurePath(path).parents))
-            if all(rename_numbers.get(folder, copy_number) <= copy_number for folder in folders):
-                final_series.add(mask_path_numbers(path))
         former_names = {name for save in files.saves for name in save.former_names}
-        return (
-            frozenset(map(mask_path_numbers, former_names.union(path for _, path in copies)))
-            - final_series
-        )
+        final_series = {save.final_series for save in files.saves}
+        for number, copy in files.history.select_events(FileCopied):
+            former_names.add(copy.path)
+            folders = (copy.path, *map(str, PurePath(copy.path).parents))
+            if all(rename_numbers.get(folder, number) <= number for folder in folders):
+                final_series.add(mask_path_numbers(copy.path))
+        return {*map(mask_path_numbers, former_names)} - final_series
 
     def is_durable_copy(self, series: Collection[str], save: SavedFile) -> bool:
         """Return whether a save outlives the node on which one of a series has its bytes."""
-        if (
-            not self.is_durable(save.final_path)
-            or mask_path_numbers(save.final_path) in self.renamed_away_series
-        ):
+        if not self.is_durable(save.final_path) or save.final_series in self._renamed_series:
             return False
-        copy_names = (
-            other_save.final_path
-            for other_save in self.files.saves
-            if other_save.digest == save.digest
-        )
         return any(
-            mask_path_numbers(name) in series and not self.is_durable(name) for name in copy_names
+            equal_save.final_series in series and not self.is_durable(equal_save.final_path)
+            for equal_save in self.files.saves
+            if equal_save.digest == save.digest
         )
 
 

@@ -122,8 +122,7 @@ def is_draft(job: JobEvidence, save: SavedFile) -> bool | None:
     A thread mirrored each save (copy to `round-0.pkl.part`, then rename). A job that was killed
     between the two began anew, rightly, and was blamed.
     """
-    draft_series = job.copies.staged_series | job.copies.renamed_away_series
-    return False if mask_path_numbers(save.final_path) in draft_series else None
+    return False if save.final_series in job.copies.draft_series else None
 
 
 def lacks_model(job: JobEvidence, save: SavedFile) -> bool | None:
@@ -191,7 +190,7 @@ def find_series(files: RunFiles, load: FileLoaded) -> SeriesEvidence:
         load.attempt in files.present_files_by_attempt and origin.final_path != load.path
     ):
         return SeriesEvidence(frozenset({load_name}), frozenset())
-    final_names = {load_name, mask_path_numbers(origin.final_path)}
+    final_names = {load_name, origin.final_series}
     return SeriesEvidence(
         frozenset({load_name, origin.series}), frozenset({origin.series} - final_names)
     )
@@ -203,12 +202,12 @@ def is_unnamed_draft(series: SeriesEvidence, save: SavedFile) -> bool | None:
     A rank that was killed between writing and renaming left a whole draft. With it the parts of
     all ranks looked whole, and ranks that rightly agreed on an older step were blamed.
     """
-    return False if mask_path_numbers(save.final_path) in series.draft_names else None
+    return False if save.final_series in series.draft_names else None
 
 
 def is_of_same_series(series: SeriesEvidence, save: SavedFile) -> bool | None:
     """Count a save by its name. To take the newest of any series would mix two checkpoints."""
-    return not series.names.isdisjoint((mask_path_numbers(save.final_path), save.series))
+    return not series.names.isdisjoint((save.final_series, save.series))
 
 
 SERIES_RULES: Sequence[Rule[SeriesEvidence]] = (is_unnamed_draft, is_of_same_series)
