@@ -14,7 +14,7 @@ cosmetic           no loss and no part of the state differs, and of metrics
 from collections.abc import Sequence
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.blame import find_blame, is_first_forward_effect
+from chaos.check.blame import find_blame
 from chaos.check.divergence import find_divergence, has_diverged
 from chaos.check.metrics import find_counters
 from chaos.check.progress import LOST_WORK, RECOVERY
@@ -197,9 +197,8 @@ def _is_restored(analysis: RunAnalysis, restart: Restart) -> bool:
 
 
 def _is_right_row(analysis: RunAnalysis, restart: Restart, row: ResumeRow) -> bool:
-    if row.standing == "restored" or row in find_blame(analysis, restart).without_consequence:
-        return True
-    if is_first_forward_effect(analysis, restart, row):
+    blame = find_blame(analysis, restart)
+    if row.standing == "restored" or row in (*blame.without_consequence, *blame.moved_buffers):
         return True
     # Once numbers differ, the state to restore is the run's own at the end of the last epoch. Where
     # that was not seen, the file that was read shows whether the model is the one that was saved.

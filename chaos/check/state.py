@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.anomaly import build_anomaly
-from chaos.check.blame import find_blame, select_random_rows
+from chaos.check.blame import find_blame
 from chaos.check.kinds.state import GeneratorCopied, PartChanged, UnequalReplicas
 from chaos.check.part_facts import build_part_facts
 from chaos.check.result import (
@@ -227,7 +227,7 @@ def check_rank_randomness(analysis: RunAnalysis) -> CheckResult:
         )
     copied_rows: dict[tuple[int, str, int], list[ResumeRow]] = {}
     for restart in analysis.restarts:
-        for row in select_random_rows(analysis, restart):
+        for row in find_blame(analysis, restart).random_rows:
             if row.copied_from is not None:
                 key = (row.attempt, row.component, row.copied_from)
                 copied_rows.setdefault(key, []).append(row)

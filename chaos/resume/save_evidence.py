@@ -71,7 +71,9 @@ class SaveCopies:
     def _copied_digests(self) -> set[str | None]:
         """The contents that were copied elsewhere before the attempt."""
         copies = self.files.history.select_events(FileCopied)
-        digests = {copy.digest for number, copy in copies if number < self._start_number}
+        digests: set[str | None] = {
+            copy.digest for number, copy in copies if number < self._start_number
+        }
         first_names = dict[str | None, str]()
         # One that is held at its operations is written as a save is.
         for save in self.files.find_confirmed_saves(end_number=self._start_number):
