@@ -1,4 +1,4 @@
-"""Where an attempt resumed, what there was to resume from, and what came back: pure functions.
+"""Functions that say where an attempt resumed, what it could resume from, and what came back.
 
 Checks and the guard of real trainings ask the same questions here. `attempt`, `resume_place` and
 `relocation` place an attempt; `files` and the modules about saves know what it could have read;

@@ -1,4 +1,4 @@
-"""What shows of a file that it is a save: the model in it, and the copies made of it."""
+"""Signs by which a file is a save: the model in it, and the copies made of it."""
 
 import math
 import re

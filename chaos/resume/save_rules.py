@@ -43,7 +43,7 @@ def apply_rules(rules: Sequence[Rule[Evidence]], evidence: Evidence, save: Saved
 
 @dataclass(frozen=True)
 class JobEvidence:
-    """What a job's files show when an attempt starts."""
+    """The evidence of a job's files when an attempt starts."""
 
     files: RunFiles
     copies: SaveCopies
