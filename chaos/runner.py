@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from chaos.check.analysis import RunAnalysis
 from chaos.check.external_checks import ExternalChecks
 from chaos.check.judge import NO_OTHERS, judge_analysis
-from chaos.check.resume_place import serialize_indexes
 from chaos.model.history import History, JournalEntry
 from chaos.model.plan import Plan
 from chaos.other_packages import load_external_checks
 from chaos.plan.first_save import find_first_save
 from chaos.report.outcome import FinishedRun
+from chaos.resume.resume_place import serialize_indexes
 from chaos.run.directory import FIRST_SAVE, INDEX_PREFIX, RunDirectory, explain_full_disk
 from chaos.run.display_path import format_path
 from chaos.run.ports import Backend

@@ -35,7 +35,6 @@ from chaos.check.data_warnings import find_data_warnings
 from chaos.check.file_contents import find_unequal_files
 from chaos.check.prediction_band import RUNS_MIN
 from chaos.check.rank_epochs import EPOCHS_BY_STEPS, find_stepped_epochs
-from chaos.check.regrid import regrid_baseline
 from chaos.check.storage import find_shared_file_warnings
 from chaos.check.time_limits import add_idle_limit
 from chaos.errors import ClusterError, JobError, RequestError
@@ -53,6 +52,7 @@ from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 from chaos.model.scenario import Job
 from chaos.report.outcome import FinishedRun
+from chaos.resume.regrid import regrid_baseline
 from chaos.run.clock import Clock
 from chaos.run.directory import RunDirectory
 from chaos.run.display_path import format_path

@@ -8,12 +8,8 @@ from chaos.audit.job_profile import find_training_saves
 from chaos.check.analysis import RunTables
 from chaos.check.compare import AlignedSteps
 from chaos.check.divergence import describe_difference
-from chaos.check.files import mask_path_numbers
-from chaos.check.lineage import Lineage
 from chaos.check.numbers import AlignedRuns, NumberComparison
 from chaos.check.prediction_band import HIDDEN_MAX
-from chaos.check.regrid import ReportGrid
-from chaos.check.steps import Step
 from chaos.check.tolerance import EXACT, PredictionBands
 from chaos.model.event import FileSaveBegun, WroteOutside
 from chaos.model.events.harness import REFUSED
@@ -21,6 +17,10 @@ from chaos.model.expect import Profile
 from chaos.model.history import History
 from chaos.model.places import RankName
 from chaos.record import Record
+from chaos.resume.files import mask_path_numbers
+from chaos.resume.lineage import Lineage
+from chaos.resume.regrid import ReportGrid
+from chaos.resume.steps import Step
 from chaos.wording import plural
 
 

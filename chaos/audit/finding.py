@@ -13,11 +13,11 @@ from chaos.check.diagnosis import EFFECTS
 from chaos.check.epochs import CURSOR, EPOCHS
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state import STATE
-from chaos.check.state_snapshots import is_rng
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.severity import SEVERITIES, Severity
 from chaos.model.verdict import JobLine
 from chaos.record import Record
+from chaos.resume.state_snapshots import is_rng
 from chaos.wording import format_sentence, plural
 
 # From the least that a reproduction needs to the most.

@@ -11,7 +11,6 @@ from pathlib import PurePath
 from typing import Any, Self, TypeAlias
 
 from chaos.check.save_operations import describe_operation, find_operations
-from chaos.check.state_snapshots import is_rng
 from chaos.check.values import Value, flatten_values, matches_name
 from chaos.model.event import (
     CheckpointRead,
@@ -39,6 +38,7 @@ from chaos.model.plan import Plan
 from chaos.model.scenario import Tier
 from chaos.model.tiers import Tiers
 from chaos.model.trigger import SAVE_MOMENTS, Moment, build_path_patterns, has_drawn_name
+from chaos.resume.state_snapshots import is_rng
 
 _Series = Mapping[RankName, Sequence[Value]]
 

@@ -7,34 +7,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from chaos.check.attempt import Attempt, Commit, RankStart, build_attempts
 from chaos.check.compare import AlignedSteps, align_control_steps, align_surviving_steps
 from chaos.check.drivers import ConcurrentDrivers, find_driver_pair
 from chaos.check.ending import RunEnding, find_ending
-from chaos.check.files import RunFiles
 from chaos.check.injections import Injection, build_injections
 from chaos.check.inputs import InputComparison, find_input_offsets
-from chaos.check.lineage import Lineage, build_lineage
 from chaos.check.numbers import AlignedRuns, NumberComparison
 from chaos.check.pending_gradients import complete_first_steps
 from chaos.check.prediction_band import RUNS_MIN
-from chaos.check.regrid import regrid_baseline
-from chaos.check.relocation import Found, relocate_attempts
 from chaos.check.restarts import RepeatedSteps, Restart, build_restarts, find_repeated_steps
-from chaos.check.state_at_resume import (
-    ResumeComparison,
-    ResumeRow,
-    find_unstable_parts,
-    starts_from_scratch,
-)
-from chaos.check.state_snapshots import StateSnapshots, index_parts
-from chaos.check.tolerance import EXACT, Allowance, PredictionBands
+from chaos.check.tolerance import Allowance, PredictionBands
 from chaos.model.event import AgentEnded, EpochEnded, FaultInvoked, MembershipChanged
 from chaos.model.events.state import find_group
 from chaos.model.history import Baseline, History
 from chaos.model.launcher_facts import LauncherWords
 from chaos.model.places import AttemptRank
 from chaos.model.plan import Plan
+from chaos.resume.attempt import Attempt, Commit, RankStart, build_attempts
+from chaos.resume.files import RunFiles
+from chaos.resume.lineage import Lineage, build_lineage
+from chaos.resume.regrid import regrid_baseline
+from chaos.resume.relocation import Found, relocate_attempts
+from chaos.resume.state_at_resume import (
+    ResumeComparison,
+    ResumeRow,
+    find_unstable_parts,
+    starts_from_scratch,
+)
+from chaos.resume.state_snapshots import StateSnapshots, index_parts
 
 # torch 2.13: an agent that waited for others, and one whose rendezvous another has given up.
 WAITED_IN_VAIN, CLOSED = "RendezvousTimeoutError", "RendezvousClosedError"
@@ -408,10 +408,7 @@ class RunAnalysis:
         clean_repeats = self._clean_runs[1:] if self.is_step_aligned else ()
         repeat_ends = ((o.snapshots, len(o.history)) for o in clean_repeats)
         return unstable_names.union(
-            *(
-                find_unstable_parts(o, baseline_snapshots, first_fault=n, allowance=EXACT)
-                for o, n in repeat_ends
-            )
+            *(find_unstable_parts(o, baseline_snapshots, first_fault=n) for o, n in repeat_ends)
         )
 
     @cached_property
@@ -428,7 +425,7 @@ class RunAnalysis:
             self.resized_attempts,
             self.descendant_attempts,
         )
-        return comparison.build_rows(self.restarts)
+        return comparison.build_rows(restart.attempt for restart in self.restarts)
 
     @cached_property
     def inputs(self) -> InputComparison | None:
@@ -528,7 +525,7 @@ class RunAnalysis:
         baseline_lineage = None if self.reference is None else self.reference.lineage
         rows, run = self.state_rows, self.run.snapshots
         scratch_restarts = (
-            r for r in self.restarts if starts_from_scratch(r, rows, run, baseline_lineage)
+            r for r in self.restarts if starts_from_scratch(r.attempt, rows, run, baseline_lineage)
         )
         return frozenset(restart.attempt.index for restart in scratch_restarts)
 

@@ -9,7 +9,6 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.anomaly import build_anomaly
 from chaos.check.divergence import find_unequal_place
 from chaos.check.file_contents import EntryPair, WrittenFile, build_file_contents
-from chaos.check.files import find_outside_files, mask_path_numbers
 from chaos.check.kinds.artifacts import (
     EntryFacts,
     EntryValue,
@@ -24,6 +23,7 @@ from chaos.model.event import FileSaved, FileTouched, SavedPart
 from chaos.model.places import SortablePlace
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.resume.files import find_outside_files, mask_path_numbers
 from chaos.wording import plural
 
 ARTIFACTS = "artifacts"

@@ -9,7 +9,6 @@ from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.anomaly import build_anomaly
 from chaos.check.compare import AlignedSteps, has_cut_inputs
 from chaos.check.kinds.batch import BatchSizeDiffers, RankTotal
-from chaos.check.lineage import Lineage
 from chaos.check.result import (
     builtin_check,
     conclude,
@@ -17,10 +16,11 @@ from chaos.check.result import (
     inconclusive,
     not_applicable,
 )
-from chaos.check.steps import Step
 from chaos.model.event import StepDone
 from chaos.model.places import RankEpoch, TrainingPlace
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.resume.lineage import Lineage
+from chaos.resume.steps import Step
 from chaos.wording import plural
 
 T = TypeVar("T")

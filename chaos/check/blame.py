@@ -22,17 +22,17 @@ from chaos.check.divergence import find_divergence, find_divergence_place, has_d
 from chaos.check.file_contents import build_file_contents
 from chaos.check.inputs import DifferingInputs
 from chaos.check.restarts import Restart
-from chaos.check.state_at_resume import SHIPPED, ResumeRow
-from chaos.check.state_snapshots import (
+from chaos.model.event import CensusTaken, GeneratorsSeen
+from chaos.model.events.state import GROUPS, find_group
+from chaos.model.places import AttemptRank, RankName
+from chaos.resume.state_at_resume import SHIPPED, ResumeRow
+from chaos.resume.state_snapshots import (
     holds_nothing,
     index_parts,
     is_rng,
     locate_snapshot,
     pair_parts,
 )
-from chaos.model.event import CensusTaken, GeneratorsSeen
-from chaos.model.events.state import GROUPS, find_group
-from chaos.model.places import AttemptRank, RankName
 
 _FIRST_LOSS, _SECOND_LOSS, _THIRD_LOSS = 1, 2, 3
 
@@ -69,6 +69,10 @@ class Blame:
     #: generators that began anew, and may have drawn the inputs of an earlier epoch again; so may a
     #: place in the data that was not restored
     suspects: tuple[ResumeRow, ...] = ()
+    #: generators that numbers are seen to depend on
+    random_rows: tuple[ResumeRow, ...] = ()
+    #: buffers that differ only by the inputs or random numbers of the first forward call
+    moved_buffers: tuple[ResumeRow, ...] = ()
 
     @property
     def is_immediate(self) -> bool:
@@ -143,19 +147,14 @@ def _build_blame(effects: "ResumeEffects", ineffective_parts: frozenset[RankName
         or ((r.rank, r.component) in ineffective_parts and not effects.can_have_effect(r))
     ]
     candidate_rows = [r for r in candidate_rows if r not in harmless_rows]
-    shifted_buffers = [r for r in candidate_rows if _is_slightly_moved(analysis, r)]
+    shifted_buffers = [r for r in broken_rows if _is_slightly_moved(analysis, r)]
     generator_rows = _select_random_causes(
-        analysis,
-        restart,
-        earliest_difference,
-        [r for r in candidate_rows if r not in shifted_buffers],
+        effects, [r for r in candidate_rows if r not in shifted_buffers]
     )
-    candidate_rows = [
-        r
-        for r in candidate_rows
-        if r not in shifted_buffers
-        or not _has_moved_buffers(r, earliest_difference, generator_rows)
+    moved_buffers = [
+        r for r in shifted_buffers if _has_moved_buffers(r, earliest_difference, generator_rows)
     ]
+    candidate_rows = [r for r in candidate_rows if r not in moved_buffers]
     # Another rank's generator is a finding of `rank-randomness`.
     causes = [
         *_group_causes(candidate_rows, earliest_difference),
@@ -170,33 +169,12 @@ def _build_blame(effects: "ResumeEffects", ineffective_parts: frozenset[RankName
     ]
     harmless_generators = [r for r in harmless_generators if r not in suspects]
     return Blame(
-        earliest_difference, tuple(causes), (*harmless_rows, *harmless_generators), tuple(suspects)
-    )
-
-
-def _select_broken_rows(analysis: RunAnalysis, restart: Restart) -> list[ResumeRow]:
-    return [r for r in analysis.state_rows if r.attempt == restart.attempt.index and r.is_broken]
-
-
-def select_random_rows(analysis: RunAnalysis, restart: Restart) -> list[ResumeRow]:
-    """Return the generators that did not come back, if numbers are seen to depend on them."""
-    broken_rows = _select_broken_rows(analysis, restart)
-    candidate_rows = [
-        r for r in broken_rows if not is_rng(r.component) and not _is_slightly_moved(analysis, r)
-    ]
-    return _select_random_causes(
-        analysis, restart, find_earliest_difference(analysis, restart), candidate_rows
-    )
-
-
-def is_first_forward_effect(analysis: RunAnalysis, restart: Restart, row: ResumeRow) -> bool:
-    """Return whether buffers differ only by the inputs of the first forward call."""
-    earliest_difference, generator_rows = (
-        find_earliest_difference(analysis, restart),
-        select_random_rows(analysis, restart),
-    )
-    return _is_slightly_moved(analysis, row) and _has_moved_buffers(
-        row, earliest_difference, generator_rows
+        earliest_difference,
+        tuple(causes),
+        (*harmless_rows, *harmless_generators),
+        tuple(suspects),
+        tuple(generator_rows),
+        tuple(moved_buffers),
     )
 
 
@@ -264,7 +242,8 @@ class ResumeEffects:
     @cached_property
     def broken_rows(self) -> Sequence[ResumeRow]:
         """The parts that did not come back as the attempt entered."""
-        return _select_broken_rows(self.analysis, self.restart)
+        index = self.restart.attempt.index
+        return [r for r in self.analysis.state_rows if r.attempt == index and r.is_broken]
 
     @cached_property
     def earliest_difference(self) -> EarliestDifference:
@@ -356,10 +335,7 @@ class ResumeEffects:
 
 
 def _select_random_causes(
-    analysis: RunAnalysis,
-    restart: Restart,
-    earliest_difference: EarliestDifference,
-    candidate_rows: Sequence[ResumeRow],
+    effects: ResumeEffects, candidate_rows: Sequence[ResumeRow]
 ) -> list[ResumeRow]:
     """Return the generators that are causes: numbers differ, and nothing else explains it.
 
@@ -367,8 +343,8 @@ def _select_random_causes(
     from the sampler. Inputs that the baseline never saw were drawn by generators, if every rank
     with such a generator has them.
     """
-    broken_rows = _select_broken_rows(analysis, restart)
-    rows = [r for r in broken_rows if is_rng(r.component) and _is_drawn(analysis, r)]
+    analysis, earliest_difference = effects.analysis, effects.earliest_difference
+    rows = [r for r in effects.broken_rows if is_rng(r.component) and _is_drawn(analysis, r)]
     if not rows:
         return []
     if earliest_difference.differing_inputs:
@@ -390,10 +366,8 @@ def _select_random_causes(
         return [row for row in rows if _can_move_loss(analysis, row, earliest_difference)]
     # No number differs in this attempt. If none differs in the run and the model does, the last
     # resume before that place is the one to look at.
-    differing_place, training_place = (
-        find_divergence_place(analysis),
-        restart.attempt.training_place,
-    )
+    restart, differing_place = effects.restart, find_divergence_place(analysis)
+    training_place = restart.attempt.training_place
     if (
         differing_place is None
         or training_place is None

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.anomaly import build_anomaly
-from chaos.check.attempt import Attempt
 from chaos.check.injections import Budget, Injection
 from chaos.check.kinds.base import Facts
 from chaos.check.kinds.budgets import (
@@ -30,6 +29,7 @@ from chaos.model.causes import find_causes
 from chaos.model.event import ControllerState, FailureDecided, FitCalled
 from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.resume.attempt import Attempt
 from chaos.wording import plural
 
 # -- retry-budget ----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ A restart that loses the count of batches moves the steps of the second: no batc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from chaos.check.kinds.epochs import BatchNumbers, CadenceChange
-from chaos.check.steps import Step
+from chaos.resume.steps import Step
 
 NAMED_MAX = 3
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.anomaly import build_anomaly
-from chaos.check.attempt import Attempt, Commit
 from chaos.check.file_contents import FileContents, build_file_contents
 from chaos.check.kinds.base import Facts
 from chaos.check.kinds.checkpoints import (
@@ -47,6 +46,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.resume.attempt import Attempt, Commit
 from chaos.wording import plural
 
 # -- checkpoints -----------------------------------------------------------------------------------

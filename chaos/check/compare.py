@@ -16,10 +16,10 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from chaos.check.attempt import Attempt
-from chaos.check.lineage import Lineage
-from chaos.check.steps import Step, Steps
 from chaos.model.places import RankEpoch
+from chaos.resume.attempt import Attempt
+from chaos.resume.lineage import Lineage
+from chaos.resume.steps import Step, Steps
 
 
 class ValuePair(Protocol):

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.steps import Losses, Step
 from chaos.check.values import parse_number
+from chaos.resume.steps import Losses, Step
 
 
 @dataclass(frozen=True, slots=True)

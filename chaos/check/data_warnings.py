@@ -6,8 +6,8 @@ All other checks compare with the baseline, which has the same flaw.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from chaos.check.lineage import Lineage
-from chaos.check.steps import Steps
+from chaos.resume.lineage import Lineage
+from chaos.resume.steps import Steps
 
 # Epochs that are needed to see whether their order repeats.
 COUNT_MIN = 2

@@ -15,12 +15,12 @@ from chaos.check.restarts import Restart
 from chaos.check.resume import AGREEMENT, COMMITTED_ONLY, RESUME_POINT, START_DECISION
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state import RANK_RANDOMNESS, REPLICAS, STATE, find_harmless_rows
-from chaos.check.state_at_resume import ResumeRow
-from chaos.check.state_snapshots import is_rng
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.diagnosis import Part, Resume, Standing
 from chaos.model.events.state import GROUPS, find_group
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.resume.state_at_resume import ResumeRow
+from chaos.resume.state_snapshots import is_rng
 from chaos.wording import plural
 
 NAMED_MAX = 3

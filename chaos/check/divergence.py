@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from chaos.check.analysis import RunAnalysis
 from chaos.check.numbers import NumberComparison
 from chaos.check.prediction_band import HIDDEN_MAX
-from chaos.check.state_snapshots import find_differing_parts
 from chaos.check.values import NumberPair, Value
 from chaos.model.events.state import find_group
 from chaos.model.places import SortablePlace
+from chaos.resume.state_snapshots import find_differing_parts
 
 _TEXT_MAX = 40
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.anomaly import build_anomaly
-from chaos.check.attempt import Commit, RankStart
 from chaos.check.cadence import find_cadence_changes
 from chaos.check.kinds.base import Facts
 from chaos.check.kinds.epochs import (
@@ -37,6 +36,7 @@ from chaos.check.result import (
 )
 from chaos.model.event import DependentSeen
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.resume.attempt import Commit, RankStart
 from chaos.wording import plural
 
 # -- cursor ----------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.attempt import Attempt
 from chaos.check.injections import Injection
 from chaos.check.result import builtin_check, conclude, not_applicable
 from chaos.model.event import (
@@ -31,6 +30,7 @@ from chaos.model.history import HISTORY, Baseline, History, build_repeat_name
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, Moment
 from chaos.model.verdict import CheckResult
+from chaos.resume.attempt import Attempt
 from chaos.wording import plural
 
 # -- faults-happened -------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from pathlib import PurePath
 from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis, RunTables
-from chaos.check.files import strip_numbers
 from chaos.check.storage import collect_checkpoints
 from chaos.check.values import matches_name
 from chaos.model.event import FileRenamed, FileSaved, FileWritten, SavedPart
 from chaos.model.paths import is_in_folder as is_below_folder
 from chaos.model.places import RankName, TrainingPlace
+from chaos.resume.files import strip_numbers
 
 _Entry: TypeAlias = tuple[RankName, str]  # a file, and the name of a part of it
 _TEMPORARY = re.compile(r"tmp[a-z0-9_#]{8}")

@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias, get_args
 from weakref import WeakKeyDictionary
 
 from chaos.check.analysis import RunAnalysis, RunTables
-from chaos.check.attempt import Attempt
 from chaos.check.injections import Injection
 from chaos.model.event import (
     ControllerState,
@@ -29,6 +28,7 @@ from chaos.model.event import (
 from chaos.model.history import History
 from chaos.model.launcher_facts import LauncherWords
 from chaos.model.places import START
+from chaos.resume.attempt import Attempt
 
 # -- marks -----------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ cosmetic           no loss and no part of the state differs, and of metrics
 from collections.abc import Sequence
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.blame import find_blame, is_first_forward_effect
+from chaos.check.blame import find_blame
 from chaos.check.divergence import find_divergence, has_diverged
 from chaos.check.metrics import find_counters
 from chaos.check.progress import LOST_WORK, RECOVERY
@@ -22,14 +22,14 @@ from chaos.check.restarts import Restart
 from chaos.check.resume import RESUME_POINT, START_DECISION
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.saved_model import is_model_in_file
-from chaos.check.state_at_resume import ResumeRow
 from chaos.check.state_comparison import compare_states
-from chaos.check.state_snapshots import index_parts, is_rng
 from chaos.check.trajectory import TRAJECTORY
 from chaos.model.expect import Acceptable, Expect
 from chaos.model.places import RankEpoch
 from chaos.model.severity import Severity
 from chaos.model.verdict import CheckResult
+from chaos.resume.state_at_resume import ResumeRow
+from chaos.resume.state_snapshots import index_parts, is_rng
 
 # The checks that show that training continued at its place, over as many steps.
 _POSITION_CHECKS = ("agreement", "resume-point", "cursor", "epochs", "batch")
@@ -197,9 +197,8 @@ def _is_restored(analysis: RunAnalysis, restart: Restart) -> bool:
 
 
 def _is_right_row(analysis: RunAnalysis, restart: Restart, row: ResumeRow) -> bool:
-    if row.standing == "restored" or row in find_blame(analysis, restart).without_consequence:
-        return True
-    if is_first_forward_effect(analysis, restart, row):
+    blame = find_blame(analysis, restart)
+    if row.standing == "restored" or row in (*blame.without_consequence, *blame.moved_buffers):
         return True
     # Once numbers differ, the state to restore is the run's own at the end of the last epoch. Where
     # that was not seen, the file that was read shows whether the model is the one that was saved.

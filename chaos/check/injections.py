@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from chaos.check.attempt import Attempt
 from chaos.check.drivers import ConcurrentDrivers
 from chaos.check.ending import RunEnding
 from chaos.faults.world import Status
@@ -25,6 +24,7 @@ from chaos.model.event import (
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtState
+from chaos.resume.attempt import Attempt
 
 Budget: TypeAlias = Literal["failures", "preemptions"]
 

@@ -10,10 +10,10 @@ from functools import cached_property
 from typing import Self
 
 from chaos.check.compare import AlignedSteps, has_cut_inputs
-from chaos.check.lineage import Lineage
 from chaos.check.restarts import Restart
-from chaos.check.steps import Step, count_samples
 from chaos.model.places import RankEpoch
+from chaos.resume.lineage import Lineage
+from chaos.resume.steps import Step, count_samples
 
 # Of stretches without a repeated sample: how many show how data are drawn, and how long they are of
 # all samples where each is a pass. One that fills up its last batch begins two stretches a pass.

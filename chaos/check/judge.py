@@ -28,11 +28,9 @@ from chaos.check.evidence import has_no_effect
 from chaos.check.external_checks import ExternalChecks
 from chaos.check.grade import accept_failures, grade_results
 from chaos.check.headline import build_headline
-from chaos.check.regrid import BY_REPORTS, WHY_NOT
 from chaos.check.result import not_applicable
 from chaos.check.results import WITHOUT_CONSEQUENCE, compare_results, judge_by_results
 from chaos.check.resumes import count_restarts
-from chaos.check.state_snapshots import is_rng
 from chaos.faults.world import LauncherFeature
 from chaos.model.arguments import build_command_line
 from chaos.model.diagnosis import Resume
@@ -42,6 +40,8 @@ from chaos.model.history import History
 from chaos.model.masking import mask_words
 from chaos.model.plan import Plan
 from chaos.model.verdict import CheckResult, Verdict
+from chaos.resume.regrid import BY_REPORTS, WHY_NOT
+from chaos.resume.state_snapshots import is_rng
 
 
 class Check(Protocol):

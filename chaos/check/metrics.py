@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.anomaly import build_anomaly
-from chaos.check.attempt import Commit
 from chaos.check.divergence import find_unequal_place
 from chaos.check.kinds.metrics import ChoiceStateLost, OtherCheckpointsKept, WrongCounter
 from chaos.check.result import builtin_check, conclude, inconclusive, not_applicable
@@ -16,6 +15,7 @@ from chaos.check.storage import find_final_checkpoints
 from chaos.check.values import Value, flatten_values, matches_name
 from chaos.model.places import RankName
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.resume.attempt import Commit
 from chaos.wording import plural
 
 # -- metrics ---------------------------------------------------------------------------------------

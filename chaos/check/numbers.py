@@ -7,7 +7,6 @@ from math import isfinite
 from statistics import fmean
 from typing import Self
 
-from chaos.check.attempt import Attempt
 from chaos.check.compare import (
     AlignedSteps,
     PairTally,
@@ -15,11 +14,12 @@ from chaos.check.compare import (
     align_surviving_steps,
     compare_pairs,
 )
-from chaos.check.lineage import Lineage
-from chaos.check.steps import Losses, Step, count_samples
 from chaos.check.tolerance import Allowance
 from chaos.check.values import NumberPair, matches_name, pair_losses, pair_metrics, parse_number
 from chaos.model.places import TrainingPlace
+from chaos.resume.attempt import Attempt
+from chaos.resume.lineage import Lineage
+from chaos.resume.steps import Losses, Step, count_samples
 
 TOGETHER = "mean loss of all ranks"
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.anomaly import build_anomaly
-from chaos.check.attempt import Commit
 from chaos.check.kinds.outcome import (
     EndedEarly,
     ExpectedErrorMissing,
@@ -21,6 +20,7 @@ from chaos.check.resumes import describe_no_work, has_no_work_left
 from chaos.model.causes import PEER_WAS_LOST, PROCESS_ENDED
 from chaos.model.event import Committed, FailureDecided, FitRaised, StepDone
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.resume.attempt import Commit
 from chaos.wording import shorten_text
 
 # -- outcome ---------------------------------------------------------------------------------------

@@ -22,11 +22,11 @@ from chaos.check.kinds.state import (
 )
 from chaos.check.prose.state import describe_part_value
 from chaos.check.saved_model import find_wrong_save, is_model_in_file
-from chaos.check.state_at_resume import ResumeRow
-from chaos.check.state_snapshots import holds_nothing
 from chaos.model.event import Component, ParametersNamed, StateSeen
 from chaos.model.history import History
 from chaos.model.places import TrainingPlace
+from chaos.resume.state_at_resume import ResumeRow
+from chaos.resume.state_snapshots import holds_nothing
 
 _STANDINGS: Mapping[str, PartStanding] = {name: name for name in get_args(PartStanding)}
 _RESTORE_HINTS: Mapping[str, RestoreHint] = {name: name for name in get_args(RestoreHint)}

@@ -12,11 +12,11 @@ that were pending did not come back, the step stays as it was recorded: it lacks
 
 import msgspec
 
-from chaos.check.lineage import Lineage
-from chaos.check.steps import Losses, Step, group_steps_by_attempt
 from chaos.model.event import Inputs, StateSeen, StepDone
 from chaos.model.history import History, JournalEntry
 from chaos.model.places import AttemptRank
+from chaos.resume.lineage import Lineage
+from chaos.resume.steps import Losses, Step, group_steps_by_attempt
 
 GRADIENTS = "gradients"
 

@@ -7,9 +7,7 @@ from pathlib import PurePath
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.anomaly import build_anomaly
-from chaos.check.attempt import Attempt
 from chaos.check.drivers import ConcurrentDrivers
-from chaos.check.files import mask_path_numbers
 from chaos.check.injections import EARLY_NS
 from chaos.check.kinds.base import Facts
 from chaos.check.kinds.processes import (
@@ -53,6 +51,8 @@ from chaos.model.event import (
 from chaos.model.history import History
 from chaos.model.places import AttemptRank
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.resume.attempt import Attempt
+from chaos.resume.files import mask_path_numbers
 from chaos.wording import plural
 
 # -- single-writer ---------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from chaos.check.analysis import NO_STEPS, RunAnalysis, RunTables
 from chaos.check.anomaly import build_anomaly
-from chaos.check.attempt import Attempt
 from chaos.check.kinds.base import Facts
 from chaos.check.kinds.progress import (
     EndedAtStandstill,
@@ -50,6 +49,7 @@ from chaos.check.time_limits import (
 from chaos.model.event import DeadlinePassed, UploadBegun
 from chaos.model.places import TrainingPlace
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.resume.attempt import Attempt
 from chaos.wording import plural
 
 # -- recovery --------------------------------------------------------------------------------------

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from chaos.check.regrid import ReportGrid
 from chaos.model.event import FileSaveBegun, ReportBegun
 from chaos.model.history import History
 from chaos.model.plan import Plan
+from chaos.resume.regrid import ReportGrid
 
 EPOCHS_BY_STEPS = 5  # without an even distance of saves: an early, a late, three in between
 

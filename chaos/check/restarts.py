@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from chaos.check.attempt import Attempt, Commit, Decision
 from chaos.check.injections import Injection
-from chaos.check.lineage import Lineage
 from chaos.model.history import History
+from chaos.resume.attempt import Attempt, Commit, Decision
+from chaos.resume.lineage import Lineage
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ from chaos.check import (
     trajectory,
 )
 from chaos.check.analysis import RunAnalysis
-from chaos.check.state_snapshots import StateSnapshots, holds_nothing, pair_parts
-from chaos.check.steps import count_samples
 from chaos.model.event import StateSeen
 from chaos.model.events.state import find_group
 from chaos.model.plan import Plan
 from chaos.model.verdict import Anomaly, CheckResult, ComparedResult, ResultName
+from chaos.resume.state_snapshots import StateSnapshots, holds_nothing, pair_parts
+from chaos.resume.steps import count_samples
 from chaos.wording import plural
 
 #: Each result, and the checks that compare it.

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.anomaly import build_anomaly
-from chaos.check.attempt import Commit, RankStart
-from chaos.check.files import SavedFile, find_save_place, is_readable_run_file
 from chaos.check.kinds.base import Facts
 from chaos.check.kinds.resume import (
     CheckpointNotHanded,
@@ -25,11 +23,13 @@ from chaos.check.kinds.resume import (
 from chaos.check.own_saves import find_stale_resumes, find_unreachable_file, has_own_saves
 from chaos.check.restarts import Restart
 from chaos.check.result import builtin_check, conclude, judge_no_restart
-from chaos.check.state_snapshots import index_parts, locate_snapshot
 from chaos.model.event import CheckpointRead, FileLoaded, FitCalled, PartUploaded
 from chaos.model.events.state import find_group
 from chaos.model.places import START
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.resume.attempt import Commit, RankStart
+from chaos.resume.files import SavedFile, find_save_place, is_readable_run_file
+from chaos.resume.state_snapshots import index_parts, locate_snapshot
 from chaos.wording import plural
 
 # -- start-decision --------------------------------------------------------------------------------

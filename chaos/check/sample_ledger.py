@@ -12,11 +12,11 @@ from chaos.check.anomaly import build_anomaly
 from chaos.check.compare import AlignedSteps
 from chaos.check.inputs import InputComparison
 from chaos.check.kinds.samples import EpochSamplesUneven, RunSamplesUneven
-from chaos.check.lineage import Lineage
-from chaos.check.steps import Step, Steps, count_samples
 from chaos.check.trained_again import describe_repeated_samples
 from chaos.model.places import TrainingPlace
 from chaos.model.verdict import Anomaly
+from chaos.resume.lineage import Lineage
+from chaos.resume.steps import Step, Steps, count_samples
 from chaos.wording import plural
 
 NOT_SEEN = "not all of its inputs were seen"

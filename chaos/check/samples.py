@@ -30,10 +30,10 @@ from chaos.check.result import (
     require_inputs,
 )
 from chaos.check.sample_ledger import NOT_KNOWN, NOT_REPEATED, EpochSamples, SampleLedger
-from chaos.check.state_snapshots import is_rng
 from chaos.model.places import RankEpoch
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.resume.state_snapshots import is_rng
 from chaos.wording import plural
 
 T = TypeVar("T")

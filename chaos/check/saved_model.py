@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.kinds.state import WrongSave
-from chaos.check.state_at_resume import ResumeRow
-from chaos.check.state_snapshots import index_parts
 from chaos.model.event import Component, FileSaved, SavedPart
 from chaos.model.places import TrainingPlace
+from chaos.resume.state_at_resume import ResumeRow
+from chaos.resume.state_snapshots import index_parts
 
 
 def is_model_in_file(analysis: RunAnalysis, row: ResumeRow, model: Component | None) -> bool:

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.anomaly import build_anomaly
-from chaos.check.blame import find_blame, select_random_rows
+from chaos.check.blame import find_blame
 from chaos.check.kinds.state import GeneratorCopied, PartChanged, UnequalReplicas
 from chaos.check.part_facts import build_part_facts
 from chaos.check.result import (
@@ -15,12 +15,12 @@ from chaos.check.result import (
     judge_no_restart,
     not_applicable,
 )
-from chaos.check.state_at_resume import ResumeRow
-from chaos.check.state_snapshots import holds_nothing, index_parts, is_rng, locate_snapshot
 from chaos.model.event import StateSeen
 from chaos.model.events.state import find_group
 from chaos.model.places import AttemptRank, RankEpoch
 from chaos.model.verdict import Anomaly, CheckDoubt, CheckResult
+from chaos.resume.state_at_resume import ResumeRow
+from chaos.resume.state_snapshots import holds_nothing, index_parts, is_rng, locate_snapshot
 from chaos.wording import plural
 
 # -- state -----------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def check_rank_randomness(analysis: RunAnalysis) -> CheckResult:
         )
     copied_rows: dict[tuple[int, str, int], list[ResumeRow]] = {}
     for restart in analysis.restarts:
-        for row in select_random_rows(analysis, restart):
+        for row in find_blame(analysis, restart).random_rows:
             if row.copied_from is not None:
                 key = (row.attempt, row.component, row.copied_from)
                 copied_rows.setdefault(key, []).append(row)

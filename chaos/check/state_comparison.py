@@ -11,17 +11,17 @@ from typing import Any
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.compare import PairTally, compare_pairs
-from chaos.check.state_snapshots import (
+from chaos.model.event import Component, StateSeen
+from chaos.model.events.state import GROUPS, find_group
+from chaos.model.places import RankName, StatePlace
+from chaos.resume.state_snapshots import (
     MOMENTS,
     StateSnapshots,
-    holds_nothing,
+    has_same_content,
     is_rng,
     locate_snapshot,
     pair_parts,
 )
-from chaos.model.event import Component, StateSeen
-from chaos.model.events.state import GROUPS, find_group
-from chaos.model.places import RankName, StatePlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +169,4 @@ def _find_moving_parts(reference: StateSnapshots) -> frozenset[RankName]:
 
 
 def _is_same(pair: PartPair) -> bool:
-    if holds_nothing(pair.actual) or holds_nothing(pair.expected):
-        return holds_nothing(pair.actual) and holds_nothing(pair.expected)
-    return pair.actual.digest == pair.expected.digest
+    return has_same_content(pair.actual, pair.expected)

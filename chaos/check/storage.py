@@ -7,7 +7,6 @@ from pathlib import PurePosixPath
 from typing import Literal, NamedTuple, TypeAlias
 
 from chaos.check.analysis import RunTables
-from chaos.check.attempt import Commit
 from chaos.check.kinds.checkpoints import (
     ShardCutShort,
     ShardMetadataMissing,
@@ -23,6 +22,7 @@ from chaos.model.event import (
     StorageSeen,
 )
 from chaos.model.history import History
+from chaos.resume.attempt import Commit
 
 UnfinishedShard: TypeAlias = ShardMetadataMissing | ShardMissing | ShardCutShort
 

@@ -7,7 +7,6 @@ from math import ceil, inf
 from typing import Literal, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.attempt import Attempt
 from chaos.check.kinds.progress import LifeSign
 from chaos.model.event import (
     AnyEvent,
@@ -30,6 +29,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
+from chaos.resume.attempt import Attempt
 
 # -- signs of life ---------------------------------------------------------------------------------
 

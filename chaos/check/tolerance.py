@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from chaos.check.attempt import Commit
-from chaos.check.lineage import Lineage
 from chaos.check.prediction_band import PROFILES, BandCounts, Interval, Key, learn_intervals
-from chaos.check.state_snapshots import MOMENTS, StateSnapshots
 from chaos.check.values import NumberPair, flatten_values, parse_number
 from chaos.model.bounds import Tolerance
 from chaos.model.expect import Profile
 from chaos.model.places import StatePlace
+from chaos.resume.attempt import Commit
+from chaos.resume.lineage import Lineage
+from chaos.resume.state_snapshots import MOMENTS, StateSnapshots
 
 # Of a metric's own size: one that varies more between clean runs, a time as a rule, tells nothing.
 NOISY_PART = 0.25

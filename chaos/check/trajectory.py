@@ -26,11 +26,11 @@ from chaos.check.result import (
     inconclusive,
     not_applicable,
 )
-from chaos.check.state_at_resume import SHIPPED
 from chaos.check.state_comparison import StateComparison, compare_states
 from chaos.check.values import PASSES, NumberPair
 from chaos.model.launcher_facts import LauncherWords
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.resume.state_at_resume import SHIPPED
 from chaos.wording import plural
 
 TRAJECTORY = "trajectory"

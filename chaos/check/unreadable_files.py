@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.anomaly import build_anomaly
-from chaos.check.files import SavedFile, is_readable_run_file
 from chaos.check.kinds.checkpoints import (
     ErrorAfterLoad,
     FileCutShort,
@@ -17,6 +16,7 @@ from chaos.check.kinds.checkpoints import (
 from chaos.model.causes import find_causes, is_own_error
 from chaos.model.event import FaultEnded, FileLoaded, FileRenamed
 from chaos.model.verdict import Anomaly
+from chaos.resume.files import SavedFile, is_readable_run_file
 
 # torch 2.13: `torch.load` takes tensors and plain values alone by default.
 _REFUSED_LOAD = re.compile(r"weights.only load failed|weights_only", re.IGNORECASE)

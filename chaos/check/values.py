@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TypeAlias
 
-from chaos.check.attempt import Commit
-from chaos.check.steps import Losses, Step
 from chaos.model.bounds import Tolerance
 from chaos.model.places import SortablePlace
+from chaos.resume.attempt import Commit
+from chaos.resume.steps import Losses, Step
 
 Value: TypeAlias = float | str | bool | None
 

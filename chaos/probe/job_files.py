@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from chaos.check.resume_place import StepKeys
 from chaos.model.places import START
 from chaos.probe.cursor import Recorder
 from chaos.probe.epoch_ends import EpochEnds
@@ -21,6 +20,7 @@ from chaos.probe.save_recorder import SaveRecorder
 from chaos.probe.saves import SaveFolder
 from chaos.probe.thread_place import ThreadPlaces
 from chaos.probe.training_listener import FileOperation, Stop, TrainingListener
+from chaos.resume.resume_place import StepKeys
 from chaos.run.file_digest import WHOLE_MAX, file_digest, stream_digest
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from chaos.check.resume_place import InferredPlace, ResumePlaceIndex, StepKeys, find_resume_point
 from chaos.model.event import CodeLine, FileLoaded, FilesSeen, Repositioned, SeenFile
 from chaos.model.objects import is_store_object
 from chaos.model.places import START, TrainingPlace
@@ -15,6 +14,7 @@ from chaos.probe.file_facts import find_neighbours
 from chaos.probe.job_code import find_running_line
 from chaos.probe.saves import ResumedSave, SaveFolder, SaveRecord, resolve_name
 from chaos.probe.training_listener import TrainingListener
+from chaos.resume.resume_place import InferredPlace, ResumePlaceIndex, StepKeys, find_resume_point
 from chaos.run.file_digest import file_digest
 from chaos.wording import shorten_text
 

@@ -25,11 +25,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
-from chaos.check.resume_place import ResumePlaceIndex, build_state_keys
 from chaos.model.event import Component
 from chaos.model.objects import is_store_object
 from chaos.model.paths import is_in_folder
 from chaos.model.places import TrainingPlace
+from chaos.resume.resume_place import ResumePlaceIndex, build_state_keys
 from chaos.run.directory import EPOCH_LENGTHS_FILE, INDEX_PREFIX, RANK_COUNT_KEY
 from chaos.run.file_digest import file_digest
 from chaos.run.record_file import read_fields, write_fields

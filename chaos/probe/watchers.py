@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from chaos import declaration
-from chaos.check.resume_place import StepKeys, find_resume_place
 from chaos.model.event import (
     AnyEvent,
     Declared,
@@ -37,6 +36,7 @@ from chaos.probe.state.roots import RootModules
 from chaos.probe.state.watch import StateWatch, find_kind
 from chaos.probe.storage_faults import StorageInjector
 from chaos.probe.training_listener import Losses, Stop, TrainingListener
+from chaos.resume.resume_place import StepKeys, find_resume_place
 from chaos.run.file_digest import folder_digests
 from chaos.run.process_size import process_size
 from chaos.wording import shorten_text

@@ -9,11 +9,11 @@ import altair as alt
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.goodput import Phase, get_ledger
-from chaos.check.steps import Step
 from chaos.model.history import History
 from chaos.model.places import AttemptRank
 from chaos.report import chart as ch
 from chaos.report.goodput import COLORS
+from chaos.resume.steps import Step
 
 
 @dataclass(frozen=True, slots=True)

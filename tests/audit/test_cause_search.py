@@ -142,10 +142,12 @@ def test_losses_that_differ_are_not_mended_whatever_the_samples_are() -> None:
 def test_a_run_that_stops_before_the_end_has_mended_nothing(last_attempt: int) -> None:
     *_, last_step = (e for _, e in KILLED.history().select_events(ev.StepDone))
     stopped = History(
-        entry
-        for entry in KILLED.history()
-        if not isinstance(entry.event, ev.StepDone)
-        or (entry.event.attempt <= last_attempt and entry.event.losses != last_step.losses)
+        [
+            entry
+            for entry in KILLED.history()
+            if not isinstance(entry.event, ev.StepDone)
+            or (entry.event.attempt <= last_attempt and entry.event.losses != last_step.losses)
+        ]
     )
 
     assert not trained_equally(stopped, "samples")

@@ -7,9 +7,9 @@ import pytest
 from chaos.check.cadence import find_cadence_changes
 from chaos.check.judge import judge
 from chaos.check.prose.epochs import describe_cadence_change
-from chaos.check.steps import Step
 from chaos.model import event as ev
 from chaos.model.history import History
+from chaos.resume.steps import Step
 from tests.accepted import expect_text
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, result_on

@@ -3,9 +3,9 @@
 import pytest
 
 from chaos.check.compare import has_cut_inputs
-from chaos.check.steps import Step
 from chaos.model.event import StepDone
 from chaos.model.events.state import Inputs
+from chaos.resume.steps import Step
 
 SAMPLES = "aaaaaaaabbbbbbbbcccccccc"
 

@@ -3,8 +3,8 @@
 import pytest
 
 from chaos.check.analysis import RunTables
-from chaos.check.attempt import build_attempts
 from chaos.check.restarts import build_restarts
+from chaos.resume.attempt import build_attempts
 from tests.check.shorthand import told_in
 
 

@@ -6,10 +6,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.check.attempt import build_attempts
 from chaos.check.time_limits import Where, find_longest_pauses, find_pauses
 from chaos.model import event as ev
 from chaos.model.history import History
+from chaos.resume.attempt import build_attempts
 from tests.check.test_properties import stories
 
 ENDS = (ev.TrainFnEnded, ev.FitReturned, ev.FitRaised)

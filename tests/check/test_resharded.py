@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from chaos.check.judge import judge
-from chaos.check.state_snapshots import combine_parts
 from chaos.model import event as ev
 from chaos.model.history import History, JournalEntry
 from chaos.model.verdict import CheckResult, Verdict
+from chaos.resume.state_snapshots import combine_parts
 from tests.accepted import expect_text
 from tests.check.story import Story, Strike
 from tests.findings import expect_finding

@@ -19,7 +19,7 @@ LONG_FUNCTIONS = {
     "audit/cause_search.py:find_cause": 66,
     "check/blame.py:_build_blame": 61,
     "check/samples.py:check_samples": 74,
-    "check/state_at_resume.py:_compare_rank": 64,
+    "resume/state_at_resume.py:_compare_rank": 64,
 }
 SAYS_NOTHING = {"data", "handler", "handlers", "helper", "helpers", "info", "manager", "utils"}
 PACKAGES = sorted({module.parent for module in MODULES})

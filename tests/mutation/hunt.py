@@ -1,7 +1,7 @@
 """Does a test notice when a check is wrong? Mutants of the checks, each against their tests.
 
-A seeded sample of small wrongs in `chaos/check`, each alone in a copy of the
-package, in front of the whole of `tests/check`. What no test notices is printed
+A seeded sample of small wrongs in `chaos/check` and `chaos/resume`, each alone in a copy of the
+package, in front of the whole of `tests/check` and `tests/resume`. What no test notices is printed
 with its place: either it changes nothing that can be seen, or a test is missing.
 The working tree is never touched. Tests that name the mutated module run first.
 
@@ -29,8 +29,7 @@ from typing import Literal, TypeAlias
 from tests.mutation.mutants import Mutant, drawn, mutants
 
 ROOT = Path(__file__).parents[2]
-CHECKS = Path("chaos", "check")
-TESTS = Path("tests", "check")
+PACKAGES = ("check", "resume")
 Fate: TypeAlias = Literal["killed", "timed out", "survived"]
 
 # The whole suite takes some 10 s, on a busy machine minutes; beyond this a mutant does not end.
@@ -64,7 +63,8 @@ class Copy:
 
     def passes(self, mutated: Path | None = None) -> bool:
         """Run all tests of the checks, nearest first, and say whether all passed."""
-        files = sorted((self.root / TESTS).glob("test_*.py"))
+        folders = [self.root / "tests" / package for package in PACKAGES]
+        files = sorted(file for folder in folders for file in folder.glob("test_*.py"))
         if mutated is not None:
             files.sort(key=lambda test: not _names(test, mutated))
         options = ["-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", "--hypothesis-seed=1"]
@@ -88,7 +88,9 @@ def _names(test: Path, mutated: Path) -> bool:
     checks = re.findall(
         r'^[A-Z_]+ = "([a-z-]+)"$', mutated.read_text(encoding="utf-8"), re.MULTILINE
     )
-    return f"chaos.check.{mutated.stem} " in words or any(f'"{each}"' in words for each in checks)
+    return f"chaos.{mutated.parent.name}.{mutated.stem} " in words or any(
+        f'"{each}"' in words for each in checks
+    )
 
 
 @contextmanager
@@ -102,7 +104,7 @@ def copies(count: int) -> Iterator[list[Copy]]:
                 shutil.copytree(ROOT / part, copy.root / part)
             shutil.copy2(ROOT / "pyproject.toml", copy.root)
             if not copy.passes():
-                raise SystemExit("chaos: tests/check fails without any mutant: mend it first")
+                raise SystemExit("chaos: the tests fail without any mutant: mend it first")
             made.append(copy)
         yield made
 
@@ -134,7 +136,7 @@ def wilson(hits: int, of: int, z: float = 1.96) -> tuple[float, float]:
 
 def population(only: str) -> list[Mutant]:
     """Return every mutant of the checks whose path holds some words."""
-    files = sorted((ROOT / CHECKS).glob("*.py"))
+    files = sorted(f for name in PACKAGES for f in (ROOT / "chaos" / name).glob("*.py"))
     paths = [(str(file.relative_to(ROOT)), file) for file in files]
     return [m for path, file in paths if only in path for m in mutants(path, file.read_bytes())]
 
@@ -153,8 +155,8 @@ def main() -> None:
     every = population(asked.only)
     sample = drawn(every, asked.sample, asked.seed)
     if not sample:
-        raise SystemExit(f"chaos: no file of {CHECKS} holds {asked.only!r} in its path")
-    _say(f"{len(sample)} of {len(every)} mutants of {CHECKS}, seed {asked.seed}")
+        raise SystemExit(f"chaos: no file of {PACKAGES} holds {asked.only!r} in its path")
+    _say(f"{len(sample)} of {len(every)} mutants of {' and '.join(PACKAGES)}, seed {asked.seed}")
     counts: Counter[Fate] = Counter()
     for mutant, fate in fates(sample, asked.jobs):
         counts[fate] += 1

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.hunt import wilson
+from tests.mutation.hunt import PACKAGES, wilson
 from tests.mutation.mutants import drawn, mutants
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted((ROOT / "chaos" / "check").glob("*.py"))
+FILES = sorted(file for name in PACKAGES for file in (ROOT / "chaos" / name).glob("*.py"))
 SAMPLE = FILES[::12]
 
 

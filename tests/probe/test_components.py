@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from chaos.check.resume_place import build_state_keys
 from chaos.model.event import Component
 from chaos.model.events.state import find_group
 from chaos.probe.state import components
 from chaos.probe.state.part import UnreadComponent
+from chaos.resume.resume_place import build_state_keys
 
 
 def seen(parts: Iterable[UnreadComponent]) -> dict[str, Component]:

@@ -22,7 +22,6 @@ from torch.distributed.checkpoint._async_thread_executor import _ThreadBasedAsyn
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 
-from chaos.check.resume_place import StepKeys
 from chaos.model.event import (
     AnyEvent,
     Component,
@@ -36,6 +35,7 @@ from chaos.probe.cursor import Cursor, Recorder
 from chaos.probe.job_files import JobFiles
 from chaos.probe.saves import ResumedSave, SaveFolder
 from chaos.probe.state.files import watch_files, watch_libraries
+from chaos.resume.resume_place import StepKeys
 from chaos.run.directory import EPOCH_LENGTHS_FILE
 from chaos.run.file_digest import WHOLE_MAX, file_digest, folder_digests
 from chaos.run.record_file import write_fields

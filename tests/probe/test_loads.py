@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from chaos.check.attempt import ResumePoint
-from chaos.check.resume_place import StepKeys
 from chaos.model.places import TrainingPlace
 from chaos.probe import loads
 from chaos.probe.cursor import Cursor
 from chaos.probe.loads import ResumeFinder
 from chaos.probe.saves import SaveFolder
+from chaos.resume.attempt import ResumePoint
+from chaos.resume.resume_place import StepKeys
 
 EPOCH_END = TrainingPlace(0, 48)
 

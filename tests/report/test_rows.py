@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.check.steps import Steps
 from chaos.model.event import (
     Event,
     FaultInvoked,
@@ -37,6 +36,7 @@ from chaos.report.page import (
 from chaos.report.result import Result
 from chaos.report.sections import describe_verdict
 from chaos.report.timeline import LANES, build_swimlane, build_worker_spans, draw_timeline
+from chaos.resume.steps import Steps
 from tests.check.tamper import changed, without
 
 

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from chaos.check.analysis import RunAnalysis, RunTables
-from chaos.check.files import RunFiles
 from chaos.check.judge import CHECKS, judge
-from chaos.check.state_snapshots import StateSnapshots
 from chaos.model.event import Event
 from chaos.model.history import History
+from chaos.resume.files import RunFiles
+from chaos.resume.state_snapshots import StateSnapshots
 from tests.check.shorthand import plan_of, told_in
 from tests.check.test_golden import ROWS
 from tests.recorded.guard import Answer, answers

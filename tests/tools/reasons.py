@@ -95,7 +95,9 @@ def _called(node: ast.Call, scope: Scope) -> Scope | None:
     """Return a function of `chaos.check` that is called, with the texts that it is given."""
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     found = inspect.unwrap(vars(scope.module).get(name, None) or len)
-    if not inspect.isfunction(found) or not found.__module__.startswith("chaos.check."):
+    if not inspect.isfunction(found) or not found.__module__.startswith(
+        ("chaos.check.", "chaos.resume.")
+    ):
         return None
     return _within(found, scope, node) if scope.depth < _DEEP else None
 
@@ -117,7 +119,7 @@ def _property(name: str, scope: Scope) -> Scope | None:
     for cls in classes:
         made = vars(cls).get(name)
         function = getattr(made, "fget", None) or getattr(made, "func", None) or made
-        is_ours = cls.__module__.startswith("chaos.check.")
+        is_ours = cls.__module__.startswith(("chaos.check.", "chaos.resume."))
         if inspect.isfunction(function) and is_ours and scope.depth < _DEEP:
             return _within(function, scope)
     return None

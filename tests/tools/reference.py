@@ -205,7 +205,7 @@ def _reads() -> str:
         f"# What each check reads\n\n{MADE}\n{head}\n## Checks\n\n"
         f"| check | tables | events | inconclusive |\n| --- | --- | --- | --- |\n{checks}\n\n"
         f"## Tables\n\nBefore any of them, each attempt is placed where it resumed "
-        f"(`chaos/check/relocation.py`), by {_names(placed.events)}.\n\n"
+        f"(`chaos/resume/relocation.py`), by {_names(placed.events)}.\n\n"
         f"| table | events | made of |\n| --- | --- | --- |\n{tables}\n"
     )
 

@@ -43,6 +43,8 @@ class OlderSave(Facts):
     file: ResumedFile
     newest: NewestSave
     cost: Cost | None
+    #: the rule by which the newest counts as a save (`chaos.resume.save_rules`)
+    rule: str
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class SavesIgnored(Facts):
     attempt: int
     newest: NewestSave
     cost: Cost | None
+    #: the rule by which the newest counts as a save (`chaos.resume.save_rules`)
+    rule: str
 
 
 #: What became of the newest save before the attempt began.
@@ -91,3 +95,5 @@ class SavesGone(Facts):
     #: where the job removed it, if it did
     removed_at: TrainingPlace | None
     cost: Cost | None
+    #: the rule by which it counts as a save
+    rule: str

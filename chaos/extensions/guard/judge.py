@@ -8,21 +8,31 @@ tensors of model and optimizer are due then: what a job does between a save and 
 Such a save may be passed over as well: it may not have had its name, or a mark that it is whole.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isclose
 
 import msgspec
 
-from chaos.check.state_snapshots import find_owners, holds_nothing, is_rng, parse_owner
 from chaos.extensions.guard.records import GuardFinding, Level, RankSave
-from chaos.model.event import Component, StateSeen
+from chaos.model.event import Component
 from chaos.model.events.state import find_group
+from chaos.resume.files import find_common_places, mask_path_numbers
+from chaos.resume.state_snapshots import (
+    PartKey,
+    PartStanding,
+    find_equal_keys,
+    has_owner,
+    has_same_content,
+    holds_nothing,
+    is_rng,
+    judge_standing,
+    key_parts,
+    parse_owner,
+)
 from chaos.wording import join_names, plural
 
-Key = tuple[object, ...]
-Parts = Mapping[Key, Component]
+Parts = Mapping[PartKey, Component]
 ROUNDING = 1e-6  # of the norm of weights in 32 bits
 _TENSORS = ("model", "optimizer")  # due of a save whose process made no step after it
 _SETTINGS = ("optimizer settings", "schedule")  # which a command, or a number of ranks, may ask for
@@ -102,26 +112,6 @@ def find_origin(entry: RankEntry, saves: Iterable[RankSave]) -> Origin | None:
     return None
 
 
-def key_parts(parts: Iterable[Component]) -> Parts:
-    """Return parts by a key that another start has as well, whatever numbers its names have.
-
-    An optimizer of an earlier phase shifts the numbers, so an owner of parts is known by its kind
-    and structure, and among equals by its place and their count.
-    """
-    snapshot = StateSeen(
-        attempt=0, rank=0, epoch=0, step=0, moment="entered", components=tuple(parts)
-    )
-    owners = dict(find_owners(snapshot))
-
-    def key(part: Component) -> Key:
-        owner = parse_owner(part.name)
-        if not part.structure or owner not in owners:
-            return (part.name,)
-        return (*owners[owner], part.name.removeprefix(owner))
-
-    return {key(part): part for part in snapshot.components}
-
-
 def _count_equal_parts(current_parts: Parts, save: RankSave, entry: RankEntry) -> int:
     """Return how many parts are those of a save; 0 if its model is not."""
     best_count = 0
@@ -129,13 +119,15 @@ def _count_equal_parts(current_parts: Parts, save: RankSave, entry: RankEntry) -
         saved_parts = {
             key: part for key, part in key_parts(parts).items() if _is_comparable(part, save, entry)
         }
-        models = [key for key, part in saved_parts.items() if find_group(part.name) == "model"]
-        if models and all(_is_same(current_parts.get(key), saved_parts[key]) for key in models):
-            best_count = max(
-                best_count,
-                sum(_is_same(current_parts.get(key), part) for key, part in saved_parts.items()),
-            )
+        equal_keys = find_equal_keys(current_parts, saved_parts)
+        models = _find_models(saved_parts)
+        if models and models <= equal_keys:
+            best_count = max(best_count, len(equal_keys))
     return best_count
+
+
+def _find_models(parts: Parts) -> set[PartKey]:
+    return {key for key, part in parts.items() if find_group(part.name) == "model"}
 
 
 def _find_optimizer_save(
@@ -153,9 +145,7 @@ def _find_optimizer_save(
         }
 
     def is_trained(parts: Parts) -> bool:
-        return bool(parts) and all(
-            _is_same(current_parts.get(key), part) for key, part in parts.items()
-        )
+        return bool(parts) and parts.keys() == find_equal_keys(current_parts, parts)
 
     if not (save_parts := optimizer_parts(save)) or is_trained(save_parts):
         return None
@@ -180,19 +170,17 @@ def _is_own(save: RankSave, entry: RankEntry) -> bool:
     return save.rank == entry.rank and save.ranks == entry.ranks
 
 
-def _is_same(part: Component | None, saved_part: Component) -> bool:
-    if holds_nothing(part) or holds_nothing(saved_part):
-        return holds_nothing(part) and holds_nothing(saved_part)
-    return part is not None and part.digest == saved_part.digest
-
-
 def _is_near(part: Component | None, saved_part: Component, start_part: Component | None) -> bool:
     """Return whether a model that its job moves between a save and the next step has its size.
 
     Steps that are aware of sharpness move the weights, and then back by as much: rounding is left,
     of gradients that three ranks or more add up in another order once they have begun anew.
     """
-    if part is None or find_group(saved_part.name) != "model" or _is_same(start_part, saved_part):
+    if (
+        part is None
+        or find_group(saved_part.name) != "model"
+        or has_same_content(start_part, saved_part)
+    ):
         return False
     size, saved_size = part.size, saved_part.size
     if not (isinstance(size, float) and isinstance(saved_size, float)):
@@ -233,13 +221,11 @@ def compare_state(
     first step of the start that made the save: from a generator that has not moved since then
     training draws nothing. `all_saves` are all saves known.
     """
-    current_parts, saved_parts, start_parts = (
-        key_parts(entry.parts),
-        key_parts(save.entered or save.made),
-        key_parts(save.made),
+    current_parts, saved_parts, start_parts, first_parts = map(
+        key_parts, (entry.parts, save.entered or save.made, save.made, initial_parts)
     )
     changing_keys = (
-        frozenset[Key]()
+        frozenset[PartKey]()
         if save.entered
         else _find_changing_parts(_find_entered_saves(save, all_saves))
     )
@@ -247,18 +233,17 @@ def compare_state(
     lost_parts: dict[tuple[str, str], list[Component]] = {}
     for key, part in saved_parts.items():
         current_part = current_parts.get(key)
-        is_dropped = key in changing_keys or _has_no_owner(key, current_parts)
+        is_dropped = key in changing_keys or not has_owner(key, current_parts)
         if is_dropped or not _must_return(part, current_part, save, entry):
             continue
         compared_names.append(part.name)
+        standing = judge_standing(current_part, part, first_parts.get(key))
         if not (
-            _is_same(current_part, part)
+            standing == "restored"
             or _is_near(current_part, part, start_parts.get(key))
             or _matches_peer(current_part, key, save, all_saves)
         ):
-            difference = _describe_difference(
-                current_part, part, key, key_parts(initial_parts), all_saves, save
-            )
+            difference = _describe_difference(standing, current_part, part, key, all_saves, save)
             lost_parts.setdefault((find_group(part.name), difference), []).append(part)
     findings = dict[GuardFinding, tuple[str, ...]]()
     for (group, difference), parts in lost_parts.items():
@@ -311,14 +296,16 @@ def _compare_generators(
         if key in current_parts and key in unchanged_keys
     ]
     drawn_generators = [
-        (key, part) for key, part in comparable if not _is_same(parts_before.get(key), part)
+        (key, part) for key, part in comparable if not has_same_content(parts_before.get(key), part)
     ]
     stopped_generators = tuple(
-        part.name for key, part in drawn_generators if not _is_same(current_parts[key], part)
+        part.name
+        for key, part in drawn_generators
+        if not has_same_content(current_parts[key], part)
     )
     # One that training does not draw from may be seeded anew in each process.
     is_same = not stopped_generators and any(
-        _is_same(current_parts[key], part) for key, part in comparable
+        has_same_content(current_parts[key], part) for key, part in comparable
     )
     # None is drawn from where the job draws by its own, or none is seen: a model that is called
     # within the optimizer's step shows no generators before it.
@@ -348,21 +335,18 @@ def _find_entered_saves(save: RankSave, all_saves: Sequence[RankSave]) -> list[R
     ]
 
 
-def _find_changing_parts(saves: Sequence[RankSave]) -> frozenset[Key]:
+def _find_changing_parts(saves: Sequence[RankSave]) -> frozenset[PartKey]:
     """Return the parts that a job changes between a save and its next step: a new optimizer."""
     part_pairs = [(key_parts(save.made), key_parts(save.entered)) for save in saves]
-    return frozenset(
-        key
-        for parts_at_save, parts_at_step in part_pairs
-        for key, part in parts_at_save.items()
-        if not _is_same(parts_at_step.get(key), part)
+    return frozenset[PartKey]().union(
+        *(parts.keys() - find_equal_keys(entered, parts) for parts, entered in part_pairs)
     )
 
 
-def _find_unchanged_parts(saves: Sequence[RankSave]) -> frozenset[Key]:
+def _find_unchanged_parts(saves: Sequence[RankSave]) -> frozenset[PartKey]:
     """Return the parts that no save of a job was seen to change before the next step."""
     saved_keys = [frozenset(key_parts(save.made)) for save in saves]
-    return frozenset[Key]().union(*saved_keys) - _find_changing_parts(saves)
+    return frozenset[PartKey]().union(*saved_keys) - _find_changing_parts(saves)
 
 
 def _find_level(
@@ -374,13 +358,8 @@ def _find_level(
     return "mismatch" if save.is_past or _find_entered_saves(save, all_saves) else "notice"
 
 
-def _has_no_owner(key: Key, current_parts: Parts) -> bool:
-    """Return whether the rank lacks the owner of a part altogether: then it cannot be lost."""
-    return len(key) > 1 and all(current_key[:-1] != key[:-1] for current_key in current_parts)
-
-
 def _matches_peer(
-    current_part: Component | None, key: Key, save: RankSave, all_saves: Sequence[RankSave]
+    current_part: Component | None, key: PartKey, save: RankSave, all_saves: Sequence[RankSave]
 ) -> bool:
     """Return whether buffers are those of another rank: DDP gives rank 0's to all as it is made."""
     if current_part is None or find_group(current_part.name) != "buffers":
@@ -391,7 +370,7 @@ def _matches_peer(
         if candidate.step == save.step and candidate.rank != save.rank
     )
     peer_parts = (key_parts(candidate.entered).get(key) for candidate in peers)
-    return any(part is not None and _is_same(current_part, part) for part in peer_parts)
+    return any(part is not None and has_same_content(current_part, part) for part in peer_parts)
 
 
 def _is_shared_part(part: Component, current_part: Component | None) -> bool:
@@ -404,24 +383,27 @@ def _is_shared_part(part: Component, current_part: Component | None) -> bool:
 
 
 def _describe_difference(
+    standing: PartStanding,
     current_part: Component | None,
     saved_part: Component,
-    key: Key,
-    initial_parts: Parts,
+    key: PartKey,
     all_saves: Sequence[RankSave],
     save: RankSave,
 ) -> str:
     """Return in words what a part is instead; only what its digest shows."""
-    if holds_nothing(current_part):
+    if current_part is None or standing == "not restored":
         return (
             f"not restored, empty now; {plural(saved_part.count, 'entry', 'entries')} at the save"
         )
-    assert current_part is not None
-    if key in initial_parts and _is_same(current_part, initial_parts[key]):
+    if standing == "reset":
         return "reset, as at the first step of the training"
     for other_save in sorted(all_saves, key=lambda candidate: -candidate.at_s):
         parts = key_parts(other_save.entered or other_save.made)
-        if other_save.step != save.step and key in parts and _is_same(current_part, parts[key]):
+        if (
+            other_save.step != save.step
+            and key in parts
+            and has_same_content(current_part, parts[key])
+        ):
             age = "older" if other_save.step < save.step else "newer"
             return f"{age}, as at the save of step {other_save.step}"
     if (
@@ -474,7 +456,8 @@ def find_place_defects(
         return
     best_save = max(newer_saves, key=lambda save: (save.is_past, save.at_s))
     has_read_family = any(
-        _mask_numbers(load.path) in map(_mask_numbers, best_save.files) for load in entry.loads
+        mask_path_numbers(load.path) in map(mask_path_numbers, best_save.files)
+        for load in entry.loads
     )
     yield GuardFinding(
         "mismatch" if has_read_family and best_save.is_past and entry.is_same_job else "notice",
@@ -488,16 +471,20 @@ def find_place_defects(
 def _is_complete(
     save: RankSave, saves: Sequence[RankSave], is_whole: Callable[[RankSave], bool]
 ) -> bool:
-    """Return whether the files of a save are whole, and those of all ranks that made it as well.
+    """Return whether the files of a save are whole, and those of all ranks that save.
 
     Ranks that each have files of their own go on from the newest save that each of them has.
     """
-    save_by_rank = {
-        candidate.rank: candidate
-        for candidate in saves
-        if candidate.step == save.step and candidate.is_live
-    }
-    return all(is_whole(candidate) for candidate in (save_by_rank | {save.rank: save}).values())
+    rank_saves = [
+        candidate for candidate in saves if candidate.is_live and candidate.ranks == save.ranks
+    ]
+    whole_saves = (
+        (candidate.step, candidate.rank)
+        for candidate in rank_saves
+        if candidate.step == save.step and is_whole(candidate)
+    )
+    all_ranks = (candidate.rank for candidate in rank_saves)
+    return save.step in find_common_places(whole_saves, all_ranks)
 
 
 def _judge_missing_origin(
@@ -513,10 +500,8 @@ def _judge_missing_origin(
     # A model alone may be for others: of such a job nothing shows that it goes on from it.
     finished_saves = [save for save in existing_saves if save.is_past and save.has_optimizer]
     current_parts, start_parts = key_parts(entry.parts), key_parts(initial_parts)
-    models = [key for key, part in start_parts.items() if find_group(part.name) == "model"]
-    is_first = bool(models) and all(
-        _is_same(current_parts.get(key), start_parts[key]) for key in models
-    )
+    models = _find_models(start_parts)
+    is_first = bool(models) and models <= find_equal_keys(current_parts, start_parts)
     states = [part for part in entry.parts if find_group(part.name) == "optimizer"]
     is_empty = bool(states) and all(map(holds_nothing, states)) and not entry.loads
     if not (is_first or is_empty):
@@ -539,11 +524,6 @@ def _judge_missing_origin(
         "began-anew",
         f"it began anew ({reason}); {outcome}{path}",
     )
-
-
-def _mask_numbers(path: str) -> str:
-    """Return a path without its numbers, which it has in common with its successors."""
-    return re.sub(r"\d+", "#", path)
 
 
 def merge_findings(

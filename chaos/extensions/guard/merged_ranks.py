@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from chaos.check.state_snapshots import combine_parts
 from chaos.extensions.guard.judge import RankEntry
 from chaos.extensions.guard.records import GuardedStart, RankSave
 from chaos.model.event import Component, StateSeen
+from chaos.resume.state_snapshots import combine_parts
 
 ALL = -1  # the rank of what all ranks have together
 NEAR_S = 600.0  # between the records of the ranks of one save

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from chaos.check.analysis import RunAnalysis
-from chaos.check.attempt import Attempt, Commit
 from chaos.check.restarts import Restart
 from chaos.errors import UsageError
 from chaos.extensions.preflight.market import (
@@ -49,6 +48,7 @@ from chaos.model.launcher import LAUNCHER_FACTS, find_launcher
 from chaos.model.launcher_policy import LauncherPolicy
 from chaos.model.places import TrainingPlace
 from chaos.record import Record
+from chaos.resume.attempt import Attempt, Commit
 from chaos.run.directory import RunDirectory
 from chaos.scenario_file.messages import find_nearest, quote_value
 from chaos.scenario_file.yaml_lines import (

@@ -23,7 +23,6 @@ from types import FrameType
 from typing import Any, Literal, TypeAlias
 
 from chaos import declaration
-from chaos.check.resume_place import build_state_keys
 from chaos.model.event import (
     CensusTaken,
     CodeLine,
@@ -49,6 +48,7 @@ from chaos.probe.state.restored_values import (
 )
 from chaos.probe.state.roots import RootModules
 from chaos.probe.state.stored_attributes import iterate_saved_tensors
+from chaos.resume.resume_place import build_state_keys
 from chaos.run.clock import SystemClock
 
 

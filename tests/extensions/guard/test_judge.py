@@ -301,6 +301,15 @@ def test_a_save_that_another_rank_has_lost_may_be_passed_over() -> None:
     assert (found(False), found(True)) == (["mismatch"], [])
 
 
+def test_a_save_that_another_rank_never_made_may_be_passed_over() -> None:
+    # A right job: rank 1 was killed before it wrote its part of the save of step 8.
+    saves = [save(4, rank=1, files={"/one/step_4.pt": (10, 20)}), save(4), save(8)]
+    read = entry(state(4), loads=(FileLoad("/saves/step_4.pt", frozenset({"t4"})),))
+
+    assert placed(read, saves, [4, 8]) == []
+    assert placed(read, saves[1:], [4, 8]) == [("mismatch", "older")]
+
+
 def test_a_save_of_which_no_file_is_known_is_not_said_to_be_gone() -> None:
     saves = [save(4, files={}), save(8)]
     told = [

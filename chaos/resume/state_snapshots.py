@@ -9,11 +9,11 @@ number, it is not known which is which.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite, sqrt
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,9 @@ from chaos.model.places import START, AttemptRank, RankEpoch, StatePlace
 MOMENTS = ("entered", "step", "left")  # in the order of training
 # A rank; the kind of owner; its structure; its index among those that have it; their number.
 _Owner: TypeAlias = tuple[int, str, str, int, int]
+PartStanding: TypeAlias = Literal["restored", "reset", "not restored", "different"]
+#: of a part: its owner, and its name within that
+PartKey: TypeAlias = tuple[object, ...]
 _NUMBERED = re.compile(r"(model\.rest|model\.buffers|model|optimizer|schedule)(\.\d+)?(\..*)?")
 
 
@@ -239,6 +242,27 @@ def find_owners(snapshot: StateSeen) -> Iterator[tuple[str, _Owner]]:
         counts_so_far[kind] += 1
 
 
+def key_parts(components: Iterable[Component]) -> Mapping[PartKey, Component]:
+    """Return parts by a key that another start has as well, whatever numbers their names have."""
+    snapshot = StateSeen(
+        attempt=0, rank=0, epoch=0, step=0, moment="entered", components=tuple(components)
+    )
+    owners = dict(find_owners(snapshot))
+
+    def build_key(part: Component) -> PartKey:
+        owner = parse_owner(part.name)
+        if not part.structure or owner not in owners:
+            return (part.name,)
+        return (*owners[owner], part.name.removeprefix(owner))
+
+    return {build_key(part): part for part in snapshot.components}
+
+
+def has_owner(key: PartKey, other_parts: Mapping[PartKey, Component]) -> bool:
+    """Return whether the others have a part's owner: else the part cannot be lost."""
+    return len(key) == 1 or any(other_key[:-1] == key[:-1] for other_key in other_parts)
+
+
 def _parse_base(owner: str) -> str:
     match = _NUMBERED.fullmatch(owner)
     return owner if match is None else match[1]
@@ -278,34 +302,72 @@ def pair_parts(
             yield run_part, part
 
 
-def are_parts_equal(
-    actual_part: Component | None,
-    expected_part: Component | None,
-    allowance: StateTolerance,
-    state_place: StatePlace | None = None,
-) -> bool:
-    """Return whether a component is the baseline's: to the last bit, or in size nearly."""
+def has_same_content(actual_part: Component | None, expected_part: Component | None) -> bool:
+    """Return whether two components are equal to the last bit; so are two that hold nothing."""
     if holds_nothing(actual_part) or holds_nothing(expected_part):
         return holds_nothing(actual_part) and holds_nothing(expected_part)
     assert actual_part is not None
     assert expected_part is not None
-    if actual_part.digest == expected_part.digest:
+    return actual_part.digest == expected_part.digest
+
+
+def find_equal_keys(
+    actual_parts: Mapping[PartKey, Component], expected_parts: Mapping[PartKey, Component]
+) -> set[PartKey]:
+    """Return the keys of the expected parts that are there, with the same content."""
+    return {
+        key for key, part in expected_parts.items() if has_same_content(actual_parts.get(key), part)
+    }
+
+
+def are_parts_equal(
+    actual_part: Component | None,
+    expected_part: Component | None,
+    allowance: StateTolerance | None = None,
+    state_place: StatePlace | None = None,
+) -> bool:
+    """Return whether a component is the expected one: to the last bit, or in size nearly."""
+    if has_same_content(actual_part, expected_part):
         return True
+    if holds_nothing(actual_part) or holds_nothing(expected_part):
+        return False
+    assert actual_part is not None
+    assert expected_part is not None
+    if allowance is None or allowance.is_exact:
+        return False
     # Within a tolerance digests say nothing, and the size must do: the norm of tensors. What has no
     # size, such as a generator, is not equal then, and callers leave it out.
-    if (
-        allowance.is_exact
-        or not isinstance(actual_part.size, float)
-        or not isinstance(expected_part.size, float)
-    ):
-        return not allowance.is_exact and actual_part.size == expected_part.size
+    if not isinstance(actual_part.size, float) or not isinstance(expected_part.size, float):
+        return actual_part.size == expected_part.size
     return allowance.allows_size(
         expected_part.name, state_place, actual_part.size, expected_part.size
     )
 
 
+def judge_standing(
+    actual_part: Component | None,
+    expected_part: Component,
+    initial_part: Component | None,
+    allowance: StateTolerance | None = None,
+    state_place: StatePlace | None = None,
+) -> PartStanding:
+    """Return what became of a part; `initial_part`: as training begins from scratch."""
+    if are_parts_equal(actual_part, expected_part, allowance, state_place):
+        return "restored"
+    if actual_part is None or holds_nothing(actual_part):
+        return "not restored"
+    # A norm of zero is that of a part that was just made, such as a momentum before any step.
+    if actual_part.size == 0.0 or (
+        initial_part is not None and are_parts_equal(actual_part, initial_part, allowance)
+    ):
+        return "reset"
+    return "different"
+
+
 def find_differing_parts(
-    run_snapshot: StateSeen, baseline_snapshot: StateSeen, allowance: StateTolerance
+    run_snapshot: StateSeen,
+    baseline_snapshot: StateSeen,
+    allowance: StateTolerance | None = None,
 ) -> Iterator[str]:
     """Yield the components of the baseline's state that differ in ours."""
     for run_part, part in pair_parts(run_snapshot, baseline_snapshot):

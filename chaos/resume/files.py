@@ -3,13 +3,13 @@
 import math
 import re
 from bisect import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
+from typing import TypeVar
 
-from chaos.check.attempt import Attempt
-from chaos.check.resume_place import find_resume_place
 from chaos.model.event import (
     FileLoaded,
     FileRenamed,
@@ -27,6 +27,10 @@ from chaos.model.history import History
 from chaos.model.objects import is_store_object
 from chaos.model.paths import NAME_BY_CONTENT, SESSION, is_in_folder, strip_node
 from chaos.model.places import START, AttemptRank, TrainingPlace
+from chaos.resume.attempt import Attempt
+from chaos.resume.resume_place import find_resume_place
+
+Place = TypeVar("Place", bound=Hashable)
 
 CHECKPOINT_SAVERS = (
     "torch",
@@ -75,6 +79,16 @@ class SavedFile:
     def series(self) -> str:
         """The name that it shares with others of its kind: its path without the numbers in it."""
         return mask_path_numbers(self.first_path)
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """The names that it had, in their order."""
+        return (self.first_path, *self.former_names, self.final_path)
+
+    @property
+    def final_series(self) -> str:
+        """The same of the name that it had in the end."""
+        return mask_path_numbers(self.final_path)
 
     @property
     def write_place(self) -> TrainingPlace:
@@ -301,8 +315,7 @@ class RunFiles:
         been next. So it counts only under a name of files that were in use.
         """
         series_names = {
-            mask_path_numbers(save.final_path)
-            for save in self.find_confirmed_saves(end_number=end_number)
+            save.final_series for save in self.find_confirmed_saves(end_number=end_number)
         }
         whole_saves = (
             s for s in self.saves if s.digest is not None and s.event_number < end_number
@@ -314,9 +327,7 @@ class RunFiles:
             if initial_steps.get(AttemptRank(s.attempt, s.rank), math.inf) < s.event_number
         ]
         return [
-            s
-            for s in self._match_saves(final_saves, attempt)
-            if mask_path_numbers(s.final_path) in series_names
+            s for s in self._match_saves(final_saves, attempt) if s.final_series in series_names
         ]
 
     def _match_saves(self, saves: Sequence[SavedFile], attempt: int) -> list[SavedFile]:
@@ -401,6 +412,12 @@ class RunFiles:
                 if reading_attempt > attempt and is_readable_run_file(load)
             )
 
+    @cached_property
+    def loaded_paths(self) -> frozenset[str]:
+        """The paths of this run's files that any attempt read before its first steps."""
+        all_loads = (load for loads in self.loads.values() for _, load in loads)
+        return frozenset(load.path for load in all_loads if is_readable_run_file(load))
+
     def find_newest_load(self, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
         """Return the youngest file of this run that a rank read before its first step."""
         newest_loads = self.find_newest_loads(attempt, rank).values()
@@ -433,14 +450,27 @@ def find_outside_files(files: RunFiles) -> Iterator[str]:
     written_paths = {save.path for _, save in files.history.select_events(FileSaved)}
     written_paths |= {rename.to for _, rename in files.history.select_events(FileRenamed)}
     loads = (load for rank_loads in files.loads.values() for _, load in rank_loads)
-    read_paths = {
+    loaded_paths = {
         load.path
         for load in loads
         if load.saved_attempt is not None and load.saved_attempt < load.attempt
     }
-    for path in sorted(path for path in read_paths & written_paths if not is_store_object(path)):
+    for path in sorted(path for path in loaded_paths & written_paths if not is_store_object(path)):
         if not path.startswith(f"{storage}/") or path.startswith(f"{storage}/{SESSION}/"):
             yield path
+
+
+def find_common_places(saves: Iterable[tuple[Place, int]], ranks: Iterable[int] = ()) -> set[Place]:
+    """Return the places at which each rank has a save, of the places and ranks of saves.
+
+    `ranks` are further ranks that must have one. No rank goes on alone: a save of which another
+    rank's part is missing is not whole.
+    """
+    ranks_by_place = defaultdict[Place, set[int]](set)
+    for place, rank in saves:
+        ranks_by_place[place].add(rank)
+    all_ranks = set[int](ranks).union(*ranks_by_place.values())
+    return {place for place in ranks_by_place if ranks_by_place[place] == all_ranks}
 
 
 def mask_path_numbers(path: str) -> str:

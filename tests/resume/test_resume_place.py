@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.check.attempt import ResumePoint
-from chaos.check.relocation import relocate_attempts
-from chaos.check.resume_place import (
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.model.places import START, TrainingPlace
+from chaos.resume.attempt import ResumePoint
+from chaos.resume.relocation import relocate_attempts
+from chaos.resume.resume_place import (
     InferredPlace,
     ResumePlaceIndex,
     StepKeys,
     find_resume_point,
     get_indexes,
 )
-from chaos.model import event as ev
-from chaos.model.history import History
-from chaos.model.places import START, TrainingPlace
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, result_on, told, without
 from tests.check.tamper import resumed_at as resumed_at_place

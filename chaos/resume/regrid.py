@@ -17,8 +17,6 @@ from itertools import accumulate
 
 import msgspec
 
-from chaos.check.attempt import build_attempts
-from chaos.check.lineage import build_lineage
 from chaos.model.event import (
     AnyEvent,
     Committed,
@@ -39,6 +37,8 @@ from chaos.model.event import (
 )
 from chaos.model.history import Baseline, History
 from chaos.model.places import TrainingPlace
+from chaos.resume.attempt import build_attempts
+from chaos.resume.lineage import build_lineage
 
 _STEP_EVENTS = (
     StepDone

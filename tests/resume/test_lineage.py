@@ -4,11 +4,11 @@ from typing import Literal
 
 from hypothesis import given
 
-from chaos.check.attempt import Attempt, Commit, RankStart
-from chaos.check.lineage import build_lineage
-from chaos.check.steps import Step, Steps
 from chaos.model.event import FileWritten, StateSeen, StepDone
 from chaos.model.places import TrainingPlace
+from chaos.resume.attempt import Attempt, Commit, RankStart
+from chaos.resume.lineage import build_lineage
+from chaos.resume.steps import Step, Steps
 from tests.check.story import Story
 from tests.check.tamper import analysis_of
 from tests.check.test_properties import stories

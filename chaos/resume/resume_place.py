@@ -22,12 +22,12 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Self
 
-from chaos.check.attempt import ResumePoint
-from chaos.check.steps import Step, group_steps_by_attempt
 from chaos.model.event import Component, ResumeEvidence, StateSeen
 from chaos.model.events.state import find_group
 from chaos.model.history import History
 from chaos.model.places import START, TrainingPlace
+from chaos.resume.attempt import ResumePoint
+from chaos.resume.steps import Step, group_steps_by_attempt
 
 _NUMBER = re.compile(r"\.\d+")
 STEPS_MAX = 64  # of an attempt that are looked up; data that repeat longer than that fit anywhere

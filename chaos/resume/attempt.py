@@ -6,7 +6,6 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Self
 
-from chaos.check.steps import NO_STEPS, Steps, group_steps_by_attempt
 from chaos.model.event import (
     CheckpointRead,
     Committed,
@@ -25,6 +24,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.places import START, AttemptRank, RankEpoch, TrainingPlace
+from chaos.resume.steps import NO_STEPS, Steps, group_steps_by_attempt
 
 
 @dataclass(frozen=True, slots=True)

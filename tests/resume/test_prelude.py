@@ -4,9 +4,9 @@ from typing import Any
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.judge import judge
-from chaos.check.relocation import relocate_attempts
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History, JournalEntry
+from chaos.resume.relocation import relocate_attempts
 from tests.check.parts import KILLED
 from tests.check.story import Story, Strike
 

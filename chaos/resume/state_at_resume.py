@@ -9,28 +9,28 @@ tolerance may be that of another state.
 """
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from chaos.check.lineage import Lineage
-from chaos.check.restarts import Restart
-from chaos.check.state_snapshots import (
-    StateSnapshots,
-    StateTolerance,
-    are_parts_equal,
-    find_differing_parts,
-    holds_nothing,
-    index_parts,
-    is_pending,
-    is_rng,
-    lacks_owner,
-    locate_snapshot,
-)
-from chaos.check.tolerance import EXACT, Allowance
 from chaos.model.diagnosis import Standing
 from chaos.model.event import Component, StateSeen
 from chaos.model.events.state import GROUPS, find_group
 from chaos.model.places import START, AttemptRank, RankEpoch, StatePlace, TrainingPlace
+from chaos.resume.attempt import Attempt
+from chaos.resume.lineage import Lineage
+from chaos.resume.state_snapshots import (
+    StateSnapshots,
+    StateTolerance,
+    find_differing_parts,
+    has_same_content,
+    holds_nothing,
+    index_parts,
+    is_pending,
+    is_rng,
+    judge_standing,
+    lacks_owner,
+    locate_snapshot,
+)
 
 _ORDER: tuple[Standing, ...] = ("not restored", "reset", "different", "restored", "not compared")
 _KEPT_TO_THE_ENTRY = ("model", "optimizer", "optimizer settings", "schedule")
@@ -83,7 +83,11 @@ def compute_sort_key(row: ResumeRow) -> tuple[int, int, str, int]:
 
 
 def find_unstable_parts(
-    run: StateSnapshots, reference: StateSnapshots, *, first_fault: int, allowance: Allowance
+    run: StateSnapshots,
+    reference: StateSnapshots,
+    *,
+    first_fault: int,
+    allowance: StateTolerance | None = None,
 ) -> frozenset[str]:
     """Return the components that differ from the baseline's already before the first fault."""
     unstable_names: set[str] = set()
@@ -121,18 +125,18 @@ class ResumeComparison:
     run: StateSnapshots
     reference: StateSnapshots
     unstable: frozenset[str]
-    allowance: Allowance
+    allowance: StateTolerance
     #: the attempts with other numbers of workers than the baseline
     resized: frozenset[int] = frozenset()
     #: those that continue from the state of a resized one, which the baseline never had: they are
     #: compared with the state at the commit
     resize_descendants: frozenset[int] = frozenset()
 
-    def build_rows(self, restarts: Sequence[Restart]) -> tuple[ResumeRow, ...]:
+    def build_rows(self, resumed_attempts: Iterable[Attempt]) -> tuple[ResumeRow, ...]:
         """Return the rows of all resumed attempts, the nearest to the cause first in each."""
         rows: list[ResumeRow] = []
-        for restart in restarts:
-            keys = (AttemptRank(restart.attempt.index, rank) for rank in restart.attempt.starts)
+        for attempt in resumed_attempts:
+            keys = (AttemptRank(attempt.index, rank) for rank in attempt.starts)
             entries = [self.run.entries[key] for key in keys if key in self.run.entries]
             rows += sorted(
                 (r for entry in entries for r in self._compare_rank(*entry)), key=compute_sort_key
@@ -204,7 +208,7 @@ class ResumeComparison:
                 yield self._judge_by_commit(row, resume_parts.initial.get(name))
             else:
                 state_place, initial_part = resume_parts.state_place, resume_parts.initial.get(name)
-                standing = _judge_standing(
+                standing = judge_standing(
                     actual_part, expected_part, initial_part, self.allowance, state_place
                 )
                 is_resharded = is_resized and expected_part.share is not None
@@ -343,11 +347,11 @@ class ResumeComparison:
             state_place = StatePlace(row.rank, row.epoch, row.step, "entered")
             return replace(
                 row,
-                standing=_judge_standing(
+                standing=judge_standing(
                     actual_part, committed_part, initial_part, self.allowance, state_place
                 ),
             )
-        standing = _judge_standing(actual_part, committed_part, initial_part, EXACT)
+        standing = judge_standing(actual_part, committed_part, initial_part)
         # A state that the run had at another time is an old checkpoint, and no rounded one.
         if (
             standing == "different"
@@ -458,25 +462,6 @@ def _is_model(name: str) -> bool:
     return re.fullmatch(r"model(\.\d+)?", name) is not None
 
 
-def _judge_standing(
-    actual_part: Component | None,
-    expected_part: Component,
-    initial_part: Component | None,
-    allowance: StateTolerance,
-    state_place: StatePlace | None = None,
-) -> Standing:
-    if are_parts_equal(actual_part, expected_part, allowance, state_place):
-        return "restored"
-    if actual_part is None or holds_nothing(actual_part):
-        return "not restored"
-    # A norm of zero is that of a part that was just made, such as a momentum before any step.
-    if actual_part.size == 0.0 or (
-        initial_part is not None and are_parts_equal(actual_part, initial_part, allowance)
-    ):
-        return "reset"
-    return "different"
-
-
 def _may_be_rounded(actual_part: Component | None, committed_part: Component) -> bool:
     """Return whether a state may be the other one in fewer bits: that changes its norm a little."""
     # As near as bfloat16 rounds. A right job may save in fewer bits, and what it loads then has
@@ -494,7 +479,7 @@ def _may_be_rounded(actual_part: Component | None, committed_part: Component) ->
 
 
 def starts_from_scratch(
-    restart: Restart,
+    attempt: Attempt,
     rows: Sequence[ResumeRow],
     snapshots: StateSnapshots,
     reference: Lineage | None,
@@ -506,22 +491,22 @@ def starts_from_scratch(
     own place. An attempt that was handed a checkpoint, and whose training is seen to begin at the
     beginning, did as well.
     """
-    starts = restart.attempt.starts.values()
+    starts = attempt.starts.values()
     if any(start.has_moved and start.training_place == START for start in starts):
         return True
     attempt_rows = [
-        row for row in rows if row.attempt == restart.attempt.index and not is_rng(row.component)
+        row for row in rows if row.attempt == attempt.index and not is_rng(row.component)
     ]
     models = [row for row in attempt_rows if row.group == "model"]
     if models:
         return all(row.standing == "reset" for row in models) and all(
             _is_initial(r, snapshots) for r in attempt_rows
         )
-    if reference is None or restart.attempt.training_place in (None, START):
+    if reference is None or attempt.training_place in (None, START):
         return False
-    first_steps = restart.attempt.first_step_event_numbers
+    first_steps = attempt.first_step_event_numbers
     return bool(first_steps) and all(
-        _repeats_epoch_0(restart, rank, reference) for rank in first_steps
+        _repeats_epoch_0(attempt, rank, reference) for rank in first_steps
     )
 
 
@@ -529,17 +514,17 @@ def _is_initial(row: ResumeRow, snapshots: StateSnapshots) -> bool:
     if row.group in ("optimizer settings", "gradients") or row.standing == "not compared":
         return True
     if row.standing == "restored":
-        return holds_nothing(row.expected) or are_parts_equal(
-            snapshots.find_initial_parts(row.rank).get(row.component), row.expected, EXACT
+        return holds_nothing(row.expected) or has_same_content(
+            snapshots.find_initial_parts(row.rank).get(row.component), row.expected
         )
     return row.standing != "different"
 
 
-def _repeats_epoch_0(restart: Restart, rank: int, reference: Lineage) -> bool:
-    start = restart.attempt.starts.get(rank)
+def _repeats_epoch_0(attempt: Attempt, rank: int, reference: Lineage) -> bool:
+    start = attempt.starts.get(rank)
     if start is None:
         return False
-    run_losses = restart.attempt.select_steps(rank, start.epoch).losses
+    run_losses = attempt.select_steps(rank, start.epoch).losses
     first_losses, expected_losses = (
         reference.select_steps(rank, epoch).losses[: len(run_losses)] for epoch in (0, start.epoch)
     )

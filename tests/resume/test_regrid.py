@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from chaos.check.analysis import RunTables
 from chaos.check.judge import judge
-from chaos.check.lineage import Lineage
-from chaos.check.regrid import ReportGrid, regrid_baseline
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History
 from chaos.model.verdict import CheckResult, Verdict
+from chaos.resume.lineage import Lineage
+from chaos.resume.regrid import ReportGrid, regrid_baseline
 from tests.check.by_the_clock import by_the_clock
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed

@@ -15,18 +15,6 @@ from typing import TypeAlias
 
 import msgspec
 
-from chaos.check.attempt import Attempt, RankStart, ResumePoint, build_attempts
-from chaos.check.resume_place import (
-    STEPS_MAX,
-    InferredPlace,
-    ResumePlaceIndex,
-    StepKeys,
-    build_state_keys,
-    build_step_keys,
-    find_resume_place,
-    find_resume_point,
-    get_indexes,
-)
 from chaos.model.event import (
     AnyEvent,
     CensusTaken,
@@ -44,6 +32,18 @@ from chaos.model.event import (
 from chaos.model.events.base import WorkerEvent
 from chaos.model.history import History, JournalEntry
 from chaos.model.places import AttemptRank, TrainingPlace
+from chaos.resume.attempt import Attempt, RankStart, ResumePoint, build_attempts
+from chaos.resume.resume_place import (
+    STEPS_MAX,
+    InferredPlace,
+    ResumePlaceIndex,
+    StepKeys,
+    build_state_keys,
+    build_step_keys,
+    find_resume_place,
+    find_resume_point,
+    get_indexes,
+)
 
 _INFERRED_EVIDENCE = ("commit", "file", "nothing")
 Found: TypeAlias = Mapping[AttemptRank, ResumePoint]

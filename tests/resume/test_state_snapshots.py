@@ -3,11 +3,10 @@
 import pytest
 
 from chaos.check.analysis import RunTables
-from chaos.check.restarts import build_restarts
-from chaos.check.state_at_resume import ResumeComparison
-from chaos.check.state_snapshots import StateSnapshots, find_differing_parts, index_parts
 from chaos.check.tolerance import EXACT
 from chaos.model import event as ev
+from chaos.resume.state_at_resume import ResumeComparison
+from chaos.resume.state_snapshots import StateSnapshots, find_differing_parts, index_parts
 from tests.check.scribe import history_of
 
 Told = dict[str, str]  # a part's name, and "structure=content"
@@ -104,6 +103,6 @@ def test_a_part_is_lost_only_where_what_it_belongs_to_is_there(ours: Told, stand
     )
     beside = ResumeComparison(run.snapshots, baseline.snapshots, frozenset(), EXACT)
 
-    rows = beside.build_rows(build_restarts(run.history, run.attempts, run.lineage, ()))
+    rows = beside.build_rows(run.attempts)
 
     assert {row.component: row.standing for row in rows}["optimizer.exp_avg"] == standing

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
-from chaos.check.attempt import Attempt, Commit
-from chaos.check.steps import NO_STEPS, Step, Steps, count_samples
 from chaos.model.event import FileSaved, FileWritten, StateSeen
 from chaos.model.events.base import StepEvent
 from chaos.model.places import AttemptRank, RankEpoch, TrainingPlace
+from chaos.resume.attempt import Attempt, Commit
+from chaos.resume.steps import NO_STEPS, Step, Steps, count_samples
 
 
 @dataclass(frozen=True)
