@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from chaos.extensions.pytest_plugin.options import SCENARIO_MARK
+from chaos.extensions.pytest_plugin.result import require_expected
 from chaos.model.draws import Lifetimes
 from chaos.model.expect import Expect
 from chaos.model.fault_entry import FaultEntry
@@ -16,8 +18,6 @@ from chaos.model.launcher_facts import Restart
 from chaos.model.plan import BackendName
 from chaos.model.scenario import ClusterShape, Dependency, FailureBudget, Limits, Retention, Tier
 from chaos.model.watch import Watch
-from chaos.pytest_plugin.options import SCENARIO_MARK
-from chaos.pytest_plugin.result import require_expected
 from chaos.report.result import Result
 from chaos.scenario_file.from_python import train_loop_name
 

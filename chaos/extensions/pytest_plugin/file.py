@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from chaos.errors import ChaosError, ScenarioError
+from chaos.extensions.pytest_plugin.options import Option
+from chaos.extensions.pytest_plugin.result import require_expected
+from chaos.extensions.pytest_plugin.runs import find_runs, tag_item
 from chaos.harness import check_expected_names
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
 from chaos.other_packages import require_usable_extensions
-from chaos.pytest_plugin.options import Option
-from chaos.pytest_plugin.result import require_expected
-from chaos.pytest_plugin.runs import find_runs, tag_item
 from chaos.report.result import Result
 from chaos.scenario_file.load import load_scenario
 

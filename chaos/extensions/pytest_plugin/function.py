@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from chaos.errors import ChaosError, UsageError
+from chaos.extensions.pytest_plugin.options import JOB_MARK, SCENARIO, SCENARIO_MARK
+from chaos.extensions.pytest_plugin.result import build_run_error, require_expected
+from chaos.extensions.pytest_plugin.runs import find_runs, tag_item
 from chaos.harness import check_expected_names
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
 from chaos.other_packages import require_usable_extensions
 from chaos.plan.make import build_slug
-from chaos.pytest_plugin.options import JOB_MARK, SCENARIO, SCENARIO_MARK
-from chaos.pytest_plugin.result import build_run_error, require_expected
-from chaos.pytest_plugin.runs import find_runs, tag_item
 from chaos.report.result import Result
 from chaos.run.display_path import format_path
 from chaos.scenario_file.from_python import build_scenario, train_loop_name

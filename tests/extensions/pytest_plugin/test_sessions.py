@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pytest_plugin.conftest import (
+from tests.extensions.pytest_plugin.conftest import (
     KILL,
     PLUGIN,
     TINY,
@@ -41,7 +41,13 @@ def test_a_failure_names_the_anomaly_and_what_did_not_come_back(ran: Session) ->
 
 
 def test_no_failure_shows_how_pytest_or_chaos_work_inside(ran: Session) -> None:
-    for inside in ("_pytest/", "pluggy/", "Traceback", "chaos/pytest_plugin/", "harness.py"):
+    for inside in (
+        "_pytest/",
+        "pluggy/",
+        "Traceback",
+        "chaos/extensions/pytest_plugin/",
+        "harness.py",
+    ):
         assert inside not in ran.out
 
 

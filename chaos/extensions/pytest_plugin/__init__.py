@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from chaos.pytest_plugin.options import (
+from chaos.extensions.pytest_plugin.options import (
     GROUP,
     JOB_MARK,
     RAY_GROUP,
@@ -23,10 +23,10 @@ from chaos.pytest_plugin.options import (
     parse_seeds,
     record_grouping,
 )
-from chaos.pytest_plugin.suite import Suite, attach_rows
+from chaos.extensions.pytest_plugin.suite import Suite, attach_rows
 
 if TYPE_CHECKING:
-    from chaos.pytest_plugin.function import RunScenario
+    from chaos.extensions.pytest_plugin.function import RunScenario
     from chaos.report.result import Result
     from chaos.run.ports import Backend
 
@@ -88,7 +88,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     """Collect a scenario file as a test file."""
     if not file_path.name.endswith(_SUFFIX):
         return None
-    from chaos.pytest_plugin.file import ScenarioFile
+    from chaos.extensions.pytest_plugin.file import ScenarioFile
     from chaos.run.directory import MARK
     from chaos.scenario_file.load import is_drawn_file
 
@@ -108,7 +108,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
         and collected_items
         and collected_items[0].get_closest_marker(SCENARIO_MARK)
     ):
-        from chaos.pytest_plugin.function import attach_scenarios
+        from chaos.extensions.pytest_plugin.function import attach_scenarios
 
         attach_scenarios(collector, collected_items)
     return collected_items
@@ -164,7 +164,7 @@ def pytest_runtest_makereport(
 @pytest.fixture(scope="session")
 def chaos_cluster(request: pytest.FixtureRequest) -> "Backend":
     """Return the open backend, which is kept warm: a Ray cluster, or that of --chaos-backend."""
-    from chaos.pytest_plugin.runs import find_runs
+    from chaos.extensions.pytest_plugin.runs import find_runs
 
     return find_runs(request.config).backend
 
@@ -184,7 +184,7 @@ def chaos_run(request: pytest.FixtureRequest, chaos_seed: int) -> "RunScenario":
     `chaos.Result`, or fails the test if the verdict is not the one that the
     scenario expects. Paths are relative to the test's file.
     """
-    from chaos.pytest_plugin.function import RunScenario
+    from chaos.extensions.pytest_plugin.function import RunScenario
 
     return RunScenario(request.node, chaos_seed)
 
@@ -192,6 +192,6 @@ def chaos_run(request: pytest.FixtureRequest, chaos_seed: int) -> "RunScenario":
 @pytest.fixture
 def chaos_result(request: pytest.FixtureRequest, chaos_seed: int) -> "Result":
     """Return the result of the run of a @chaos.scenario test, which has it as `result`."""
-    from chaos.pytest_plugin.function import run_decorated
+    from chaos.extensions.pytest_plugin.function import run_decorated
 
     return run_decorated(request.node, chaos_seed)

@@ -14,7 +14,7 @@ from _pytest.outcomes import Failed
 from rich.text import Text
 
 from chaos.errors import ChaosError, UnmetNeedError, UsageError
-from chaos.pytest_plugin.options import FINISHED
+from chaos.extensions.pytest_plugin.options import FINISHED
 from chaos.report import terminal
 from chaos.report.outcome import FinishedRun
 from chaos.report.result import Result

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pytest_plugin.conftest import KILL, TINY, project, session
+from tests.extensions.pytest_plugin.conftest import KILL, TINY, project, session
 
 pytest.importorskip("xdist", reason="pip install pytest-xdist")
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(300)]

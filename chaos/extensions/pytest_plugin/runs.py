@@ -10,12 +10,7 @@ import pytest
 from _pytest.outcomes import Failed
 
 from chaos.errors import ChaosError, UsageError
-from chaos.harness import Harness
-from chaos.launch.backends import open_backend
-from chaos.model.plan import Plan
-from chaos.model.scenario import Scenario
-from chaos.plan.make import make_plan
-from chaos.pytest_plugin.options import (
+from chaos.extensions.pytest_plugin.options import (
     FINISHED,
     GROUP,
     RAY_GROUP,
@@ -24,13 +19,18 @@ from chaos.pytest_plugin.options import (
     group_test,
     has_parallel_clusters,
 )
-from chaos.pytest_plugin.result import (
+from chaos.extensions.pytest_plugin.result import (
     Undecided,
     build_interruption_error,
     build_run_error,
     render_finding,
 )
-from chaos.pytest_plugin.suite import Suite, find_reports_folder
+from chaos.extensions.pytest_plugin.suite import Suite, find_reports_folder
+from chaos.harness import Harness
+from chaos.launch.backends import open_backend
+from chaos.model.plan import Plan
+from chaos.model.scenario import Scenario
+from chaos.plan.make import make_plan
 from chaos.report.ci import collect_properties
 from chaos.report.outcome import FinishedRun, SuiteRow, build_error_row, build_suite_row
 from chaos.report.result import Result

@@ -7,10 +7,14 @@ from typing import cast
 
 import pytest
 
-import chaos.pytest_plugin.decorator
-import chaos.pytest_plugin.file  # noqa: F401
-from chaos.pytest_plugin.options import has_parallel_clusters, parse_seeds, record_grouping
-from tests.pytest_plugin.conftest import KILL, PLUGIN, ROOT, TINY, project
+import chaos.extensions.pytest_plugin.decorator
+import chaos.extensions.pytest_plugin.file  # noqa: F401
+from chaos.extensions.pytest_plugin.options import (
+    has_parallel_clusters,
+    parse_seeds,
+    record_grouping,
+)
+from tests.extensions.pytest_plugin.conftest import KILL, PLUGIN, ROOT, TINY, project
 
 pytest_plugins = ["pytester"]
 
@@ -217,7 +221,7 @@ def test_a_ray_that_was_never_tested_and_what_a_backend_says_reach_the_terminal(
 ) -> None:
     (pytester.path / "test_said.py").write_text(
         "from chaos.launch.ray import compat\n"
-        "from chaos.pytest_plugin.runs import find_runs\n"
+        "from chaos.extensions.pytest_plugin.runs import find_runs\n"
         "def test_opens(pytestconfig, monkeypatch):\n"
         "    monkeypatch.setattr(compat, 'untested_version', lambda: 'Ray 9 is unknown')\n"
         "    runs = find_runs(pytestconfig)\n"

@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 # By its module and not by its entry point: that is there only where chaos is installed.
-PLUGIN = ("-p", "no:chaos", "-p", "chaos.pytest_plugin", "-p", "no:randomly")
+PLUGIN = ("-p", "no:chaos", "-p", "chaos.extensions.pytest_plugin", "-p", "no:randomly")
 KILL = "faults:\n  - at: {epoch: 1, step: 2, rank: 0}\n    kill_worker: {}\n"
 TINY = "job: {script: tiny.py, workers: 1, failure: {max_failures: 2}}\n"
 GUILTY = (

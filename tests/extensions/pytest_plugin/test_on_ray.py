@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pytest_plugin.conftest import KILL, TINY, project, session
+from tests.extensions.pytest_plugin.conftest import KILL, TINY, project, session
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(300)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HEAVY = ("ray", "torch", "pydantic", "msgspec", "rich", "altair", "numpy", "chaos.harness")
 OTHERS = ("-p", "no:hypothesispytest", "-p", "no:anyio", "-p", "no:randomly")  # which import some
 TELL = """
@@ -43,16 +43,17 @@ def loaded(folder: Path, *words: str) -> set[str]:
 def test_the_entry_point_loads_the_hooks_and_nothing_heavy(tmp_path: Path) -> None:
     modules = loaded(tmp_path)
 
-    assert "chaos.pytest_plugin" in modules
+    assert "chaos.extensions.pytest_plugin" in modules
     assert not modules.intersection(HEAVY)
     assert {name for name in modules if name.startswith("chaos.")} == {
         "chaos.callable_module",
         "chaos.declaration",
         "chaos.errors",
+        "chaos.extensions",
         "chaos.installation",
-        "chaos.pytest_plugin",
-        "chaos.pytest_plugin.options",
-        "chaos.pytest_plugin.suite",
+        "chaos.extensions.pytest_plugin",
+        "chaos.extensions.pytest_plugin.options",
+        "chaos.extensions.pytest_plugin.suite",
         "chaos.run",
         "chaos.run.display_path",
         "chaos.settings",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.pytest_plugin.options import FINISHED, ROWS, Option
+from chaos.extensions.pytest_plugin.options import FINISHED, ROWS, Option
 from chaos.run.display_path import format_path
 
 _ATTRIBUTE = "chaos_rows"
@@ -77,7 +77,7 @@ def attach_rows(
         return report
     from pydantic import TypeAdapter
 
-    from chaos.pytest_plugin.result import attach_explanation
+    from chaos.extensions.pytest_plugin.result import attach_explanation
     from chaos.report.outcome import SuiteRow
 
     adapter = TypeAdapter(SuiteRow)

@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.errors import HarnessError, JobError, UnmetNeedError
-from chaos.pytest_plugin.result import build_run_error
+from chaos.extensions.pytest_plugin.result import build_run_error
 
 
 def test_only_what_the_environment_lacks_is_a_skip() -> None:
