@@ -433,14 +433,13 @@ def _build_omissions(card: Card) -> Section:
 
 
 def _build_ways(card: Card) -> Section:
-    """Return the command that repeats the audit, and where its card and its pictures are."""
+    """Return the command that repeats the audit, and where its card is."""
     repetition, badge = ("again", card.command), ("badge", card.badge)
     page = ("card", f"{card.folder}/card.html")
-    text = "beside this page: `summary.svg` and `summary.md` for a pull request, `badge.svg`"
     parts = (
         Commands([repetition], media=["markdown"]),
         Commands([repetition, page, badge], media=["terminal"]),
         Commands([repetition, badge], media=["page"]),
-        Paragraph(f"{text} for a README", "quiet", media=["page"]),
+        Paragraph("beside this page: `summary.md` for a pull request", "quiet", media=["page"]),
     )
     return Section(parts, heading="Reproduce", name="again")
