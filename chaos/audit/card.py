@@ -72,7 +72,7 @@ class GroupCoverage(Record):
     why_none: str | None
     #: it has places at which a restart resumes from a checkpoint
     resumes: bool = False
-    #: its places in each column of the heat map
+    #: its places in each column of the table by epoch
     by_column: tuple[int, ...] = ()
 
 
@@ -155,7 +155,7 @@ class Card(Record):
     sampling: Sampling = "exactly_once"
     has_tolerance: bool = False
     replaced: tuple[ReplacedSetting, ...] = ()
-    #: the epochs, or ranges of them, of the heat map
+    #: the epochs, or ranges of them, of the table by epoch
     columns: tuple[str, ...] = ("0",)
     #: the runs with faults, those that rows share, and those tried again alone, included
     run_count: int = 0

@@ -14,12 +14,9 @@ from chaos.wording import format_sentence
 
 def render_card(card: Card) -> str:
     """Return the page of an audit: the verdict first, then its evidence."""
-    # Altair takes half a second to import, for which `--help` need not wait.
-    from chaos.audit.heat_map import draw_heatmap  # noqa: PLC0415
-
     versions = "".join(f" · {name} {version}" for name, version in card.versions.items())
     return render_page(
-        [*list_parts(card, draw_heatmap(card))],
+        [*list_parts(card)],
         kind="resilience card of a training job",
         heading=posixpath.basename(card.job.script),
         title=f"{card.sentence}: {card.job.script}",
