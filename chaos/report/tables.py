@@ -211,7 +211,6 @@ DISK_USED_MAX = 0.95  # beyond it Ray 2.60 refuses to write objects to disk
 _EXTRA_USES = {
     "search": "`chaos search`, `chaos.plans`",
     "metrics": "a run's figures in the cluster's Prometheus",
-    "prestart": "`--prestart-workers`",
     "reclaim-aws": "`--reclaim-by aws`",
     "reclaim-azure": "`--reclaim-by azure`",
     "reclaim-google": "`--reclaim-by google`",

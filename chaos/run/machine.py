@@ -59,7 +59,6 @@ SHM = Path("/dev/shm")  # noqa: S108 - where Ray keeps its objects on Linux
 EXTRAS: dict[str, tuple[tuple[str, ...], ...]] = {
     "search": (("hypothesis",),),
     "metrics": (("ray",), ("opencensus",)),  # of ray[default] in 2.60, which no other extra has
-    "prestart": (("grpcio",),),
     "reclaim-aws": (("boto3",),),
     "reclaim-azure": (("azure-identity",), ("azure-mgmt-compute",), ("azure-mgmt-network",)),
     "reclaim-google": (("google-cloud-compute",),),

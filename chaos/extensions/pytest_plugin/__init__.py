@@ -67,12 +67,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="keep the checkpoints of runs that pass as well",
     )
-    group.addoption(
-        Option.PRESTART_WORKERS,
-        action="store_true",
-        help="on a local Ray cluster: start the next attempt's workers beforehand; measured "
-        "recoveries are then shorter than in production",
-    )
 
 
 @pytest.hookimpl(tryfirst=True)  # a conftest.py may ask for our options

@@ -36,7 +36,6 @@ class Option(StrEnum):
     SEEDS = "--chaos-seeds"
     REPORT = "--chaos-report"
     KEEP_STORAGE = "--chaos-keep-storage"
-    PRESTART_WORKERS = "--chaos-prestart-workers"
 
     @property
     def dest(self) -> str:

@@ -69,10 +69,7 @@ class Runs:
                     "this pytest-xdist heeds its groups; else run them with -n 0.",
                 )
             name = self._config.getoption(Option.BACKEND.dest)
-            prestart = self._config.getoption(Option.PRESTART_WORKERS.dest) and name == "ray"
-            open_context = open_backend(
-                name, ConsoleAnnouncer(self._message_console), prestart=prestart
-            )
+            open_context = open_backend(name, ConsoleAnnouncer(self._message_console))
             self._backend = self._exit_stack.enter_context(open_context)
             if warning := self._message_console.export_text().strip():
                 warnings.warn(warning, UntestedVersionWarning, stacklevel=2)

@@ -188,7 +188,6 @@ def test_the_options_explain_themselves(pytester: pytest.Pytester) -> None:
         "--chaos-backend={ray,fork}",
         "--chaos-seeds=N",
         "--chaos-report=DIR",
-        "--chaos-prestart-workers",
     ):
         result.stdout.fnmatch_lines([f"*{option}*"])
 
