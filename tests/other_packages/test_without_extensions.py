@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-EXTENSIONS = ("cluster", "guard", "lab", "preflight", "pytest_plugin", "slurm")
+EXTENSIONS = (
+    "cluster", "doctor", "guard", "init", "lab", "preflight", "pytest_plugin", "slurm",
+)  # fmt: skip
 #: The core's own tests; those left out read the whole tree, or are about more than the core.
 CORE_TESTS = (
     "app", "audit", "check", "cli", "faults", "launch", "plan", "probe", "python_first", "report",
@@ -17,7 +19,9 @@ CORE_TESTS = (
 )  # fmt: skip
 QUICK = "not (ray or nightly or embedded or slow)"
 COMMANDS = {
+    "doctor": ["doctor"],
     "guard": ["guard"],
+    "init": ["init"],
     "lab": ["search", "compare", "selftest"],
     "preflight": ["preflight", "from-trace"],
 }

@@ -4,14 +4,16 @@ import typer
 from rich.text import Text
 
 from chaos.cli.options import REPORTS, Reports
+from chaos.extensions.doctor.facts import collect_machine_facts
+from chaos.extensions.doctor.signs import build_doctor_table, judge_machine
+from chaos.extensions.known_defects import find_installed_defects
 from chaos.installation import build_install_command
-from chaos.known_defects import find_installed_defects
 from chaos.processes.view import find_view_obstacle
 from chaos.report.screen import build_console
-from chaos.report.tables import build_doctor_table, judge_machine
 from chaos.run.clock import SystemClock
-from chaos.run.machine import collect_machine_facts
 
+HELP_PANEL = "Tools"
+HELP_LINE = "Check this machine."
 EXIT_GOOD, EXIT_LACKING = 0, 3
 
 

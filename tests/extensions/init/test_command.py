@@ -12,7 +12,7 @@ from chaos.plan.make import make_plan
 from chaos.scenario_file.load import load_scenario
 from tests.accepted import expect_text
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -10,13 +10,14 @@ import pytest
 from packaging.requirements import Requirement
 from rich.console import Console
 
-from chaos.model.machine import LauncherPrograms, Machine
-from chaos.report.tables import MachineSign, build_doctor_table, judge_machine
+from chaos.extensions.doctor.facts import EXTRAS, OF_SCENARIOS, Machine, collect_machine_facts
+from chaos.extensions.doctor.signs import MachineSign, build_doctor_table, judge_machine
+from chaos.model.machine import LauncherPrograms
 from chaos.run.clock import SystemClock
-from chaos.run.machine import EXTRAS, OF_SCENARIOS, collect_machine_facts, find_version
+from chaos.run.machine import find_version
 from tests.called import chaos
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GOOD = Machine(
     launchers=(LauncherPrograms("Slurm", (), "for scripts for sbatch"),),
     chaos="0.1.0, from an index of packages",

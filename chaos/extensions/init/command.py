@@ -25,6 +25,8 @@ from chaos.run.display_path import format_path
 from chaos.run.modules import ModuleFile
 from chaos.scenario_file.load import load_scenario
 
+HELP_PANEL = "Start"
+HELP_LINE = "Write a first scenario and a CI workflow for a script."
 WORKFLOW = Path(".github") / "workflows" / "chaos.yml"
 
 _SCENARIO = """\
@@ -147,7 +149,7 @@ def _build_workflow(
 
     It installs what the launcher's jobs need of chaos's extras.
     """
-    text = resources.files("chaos.scenario_file").joinpath("github.yml").read_text("utf-8")
+    text = resources.files("chaos.extensions.init").joinpath("github.yml").read_text("utf-8")
     text = text.replace(
         "PACKAGE",
         find_installation().portable_installation.build_requirement(LAUNCHER_FACTS[launcher].extra),
