@@ -20,6 +20,7 @@ from markupsafe import Markup, escape
 from chaos.check.code_lines import describe_save_contents
 from chaos.model.summary import SuiteSummary, compare_suites
 from chaos.report import page
+from chaos.report.goodput import build_goodput
 from chaos.report.outcome import (
     FIGURES,
     STANDINGS,
@@ -111,7 +112,6 @@ def render_page(
 
 def render_run(run: FinishedRun) -> str:
     """Return the page of one run: the verdict first, then its evidence."""
-    from chaos.report.goodput import build_goodput
     from chaos.report.loss_chart import build_loss_charts
     from chaos.report.timeline import draw_timeline
 
@@ -123,7 +123,6 @@ def render_run(run: FinishedRun) -> str:
     charts = [
         *loss,
         *([timeline_chart] if timeline_chart else []),
-        *([goodput_view.chart] if goodput_view else []),
     ]
     return _env.get_template("run.html.j2").render(
         run=run,

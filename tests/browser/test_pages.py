@@ -44,8 +44,8 @@ def test_every_chart_has_its_marks(page: Page, pages: dict[str, Path], kind: str
     assert (
         set(marks)
         == {
-            "guilty": {"loss", "divergence", "timeline", "goodput"},
-            "valid": {"loss", "timeline", "goodput"},
+            "guilty": {"loss", "divergence", "timeline"},
+            "valid": {"loss", "timeline"},
             "trend": {"standings", "recovery", "lost", "goodput"},
             "preflight": {"interval", "finish", "availability", "losses", "grace", "ledger"},
         }[kind]
@@ -60,9 +60,6 @@ def test_a_mark_is_drawn_for_every_row(page: Page, pages: dict[str, Path]) -> No
     marks = page.js(MARKS)
     timeline = spec(pages["guilty"], "timeline")["datasets"]
 
-    assert [count for _, count in marks["goodput"]] == [
-        len(spec(pages["guilty"], "goodput")["datasets"]["pieces"])
-    ]
     assert [count for _, count in marks["timeline"]] == [len(rows) for rows in timeline.values()]
 
 
