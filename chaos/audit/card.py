@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, Self, TypeAlias, get_args
 
 from chaos.audit.determinism import CleanRunComparison
-from chaos.audit.finding import Finding, upgrade_finding
+from chaos.audit.finding import Finding
 from chaos.audit.notes import Note
 from chaos.audit.retries import Retries
-from chaos.audit.run_row import RunRow, upgrade_row
+from chaos.audit.run_row import RunRow
 from chaos.audit.site_category import CATEGORY_ORDERS, Question, SiteCategory
 from chaos.model.arguments import Arguments
 from chaos.model.expect import Acceptable, Sampling
@@ -316,8 +316,6 @@ class Card(Record):
         fields = json.loads(text)
         if isinstance(fields, dict):
             fields.pop("verdict", None)
-            fields["runs"] = [upgrade_row(row) for row in fields.get("runs", ())]
-            fields["findings"] = [upgrade_finding(row) for row in fields.get("findings", ())]
         return cls.model_validate_json(json.dumps(fields))
 
 

@@ -20,7 +20,6 @@ from markupsafe import Markup, escape
 from chaos.check.code_lines import describe_save_contents
 from chaos.model.summary import SuiteSummary, compare_suites
 from chaos.report import page
-from chaos.report.goodput import build_goodput
 from chaos.report.outcome import (
     FIGURES,
     STANDINGS,
@@ -112,6 +111,7 @@ def render_page(
 
 def render_run(run: FinishedRun) -> str:
     """Return the page of one run: the verdict first, then its evidence."""
+    from chaos.report.goodput import build_goodput
     from chaos.report.loss_chart import build_loss_charts
     from chaos.report.timeline import draw_timeline
 

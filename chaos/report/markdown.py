@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from chaos.check.goodput import build_ledger, get_ledger
 from chaos.report import page
-from chaos.report.goodput import build_goodput_rows, describe_goodput
 from chaos.report.markdown_parts import render_markdown_parts
 from chaos.report.outcome import (
     FIGURES,
@@ -117,6 +116,8 @@ def _build_ops(run: FinishedRun) -> Section:
 
 
 def _list_goodput(run: FinishedRun) -> Iterator[Section]:
+    from chaos.report.goodput import build_goodput_rows, describe_goodput  # noqa: PLC0415 - few need it
+
     run_ledger = get_ledger(run.analysis)
     if not run_ledger.wall_ns:
         return

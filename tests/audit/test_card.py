@@ -1,7 +1,6 @@
 """Findings grouped by cause, and the card on a terminal and as a page."""
 
 import io
-import json
 import re
 from functools import partial
 from pathlib import Path
@@ -229,26 +228,6 @@ def test_one_kind_of_finding_is_one_cause_whatever_its_numbers_are() -> None:
 
     assert (found.defect, found.facts) == (EPOCHS.key, {"count": 5})
     assert found.headline == "Run 5."
-
-
-def test_a_card_from_before_there_were_kinds_is_read(card: Card) -> None:
-    old = json.loads(card.to_json())
-    rows = [*old["runs"], *(finding["smallest"] for finding in old["findings"])]
-    for row in rows:
-        row |= {"sentences": [d["sentence"] for d in row["defects"]], "guesses": [], "latent": []}
-    for defect in [
-        *(d for row in rows for d in row["defects"]),
-        *(f["defect"] for f in old["findings"]),
-    ]:
-        defect["gist"] = defect.pop("kind")
-    for row in rows:
-        names = ("check", "gist", "severity", "parts")
-        row["defects"] = [{name: d[name] for name in names} for d in row["defects"]]
-
-    read = Card.from_json(json.dumps(old))
-
-    assert [f.defect for f in read.findings] == [f.defect for f in card.findings]
-    assert [f.headline for f in read.findings] == [f.headline for f in card.findings]
 
 
 def test_the_table_by_epoch_has_every_place_of_the_job_tried_or_not(card: Card) -> None:
