@@ -1,4 +1,4 @@
-"""What is good and what is missing on a machine, with the effect of each problem."""
+"""Signs of what is good and what is missing on a machine, with the effect of each problem."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
