@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from chaos.audit.result import AuditResult as AuditResult
     from chaos.extensions.guard.process import guard as guard
     from chaos.extensions.lab.search.plans import plans as plans
-    from chaos.pytest_plugin.decorator import scenario as scenario
+    from chaos.extensions.pytest_plugin.decorator import scenario as scenario
     from chaos.report.result import Result as Result
     from chaos.scenario_file.faults import *  # noqa: F403 - whatever faults there are
 
@@ -31,7 +31,7 @@ _LAZY_MODULES = {
     "AuditResult": "chaos.audit.result",
     "Result": "chaos.report.result",
     "plans": "chaos.extensions.lab.search.plans",
-    "scenario": "chaos.pytest_plugin.decorator",
+    "scenario": "chaos.extensions.pytest_plugin.decorator",
 }
 #: Packages that are called: `chaos.audit(…)` is a function, and `chaos.audit.card` a module.
 _CALLABLE_PACKAGES = ("audit", "guard", "run")

@@ -29,7 +29,7 @@ from chaos.installation import build_install_command
 
 
 class ChaosError(Exception):
-    """The base of the errors that chaos raises on purpose; caught in `cli` and `pytest_plugin`."""
+    """The base of the errors that chaos raises on purpose; `cli` and the pytest plugin catch it."""
 
 
 def raise_when_called(build_error: Callable[..., Exception]) -> Callable[..., NoReturn]:

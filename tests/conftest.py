@@ -23,9 +23,9 @@ LONG = {
     "documents",
     "extensions/lab/selftest",
     "extensions/preflight",
+    "extensions/pytest_plugin",
     "forked",
     "other_packages",
-    "pytest_plugin",
     "torchrun",
     "python",
 }

@@ -9,10 +9,10 @@ from typing import Literal, Self, TypeAlias
 
 from chaos.audit.answer import WORDS, Word, describe_coverage, find_answer, find_reasons
 from chaos.audit.determinism import CleanRunComparison
-from chaos.audit.finding import Finding, upgrade_finding
+from chaos.audit.finding import Finding
 from chaos.audit.notes import Note
 from chaos.audit.retries import Retries
-from chaos.audit.run_row import RunRow, upgrade_row
+from chaos.audit.run_row import RunRow
 from chaos.audit.site_category import Question, SiteCategory
 from chaos.model.arguments import Arguments
 from chaos.model.expect import Acceptable, Sampling
@@ -64,7 +64,7 @@ class GroupCoverage(Record):
     why_none: str | None
     #: it has places at which a restart resumes from a checkpoint
     resumes: bool = False
-    #: its places in each column of the heat map
+    #: its places in each column of the table by epoch
     by_column: tuple[int, ...] = ()
 
 
@@ -147,7 +147,7 @@ class Card(Record):
     sampling: Sampling = "exactly_once"
     has_tolerance: bool = False
     replaced: tuple[ReplacedSetting, ...] = ()
-    #: the epochs, or ranges of them, of the heat map
+    #: the epochs, or ranges of them, of the table by epoch
     columns: tuple[str, ...] = ("0",)
     #: the runs with faults, those that rows share, and those tried again alone, included
     run_count: int = 0
@@ -307,6 +307,4 @@ class Card(Record):
         fields = json.loads(text)
         if isinstance(fields, dict):
             fields.pop("verdict", None)
-            fields["runs"] = [upgrade_row(row) for row in fields.get("runs", ())]
-            fields["findings"] = [upgrade_finding(row) for row in fields.get("findings", ())]
         return cls.model_validate_json(json.dumps(fields))

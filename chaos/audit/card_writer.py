@@ -12,7 +12,7 @@ from chaos.audit.finding import Finding, group_findings
 from chaos.audit.folder import AuditFolder
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.notes import Note, note
-from chaos.audit.page import badge_svg, render_card, render_paragraph, summary_svg
+from chaos.audit.page import render_card, render_paragraph
 from chaos.audit.plans import choose_retry_budget
 from chaos.audit.repro import repro_text
 from chaos.audit.retries import SETTINGS, Retries
@@ -147,8 +147,6 @@ class CardWriter:
         self.folder.write("audit.json", card.to_json())
         self.folder.write("card.html", render_card(card))
         self.folder.write("summary.md", render_paragraph(card))
-        self.folder.write("summary.svg", summary_svg(card))
-        self.folder.write("badge.svg", badge_svg(card))
 
     def _save_finding(self, finding: Finding) -> None:
         """Write the reproduction, and complete the folder of the run that it comes from."""

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from chaos.audit.run_row import Defect, DefectKey, RunRow, upgrade_row
+from chaos.audit.run_row import Defect, DefectKey, RunRow
 from chaos.audit.site_category import SITE_CATEGORIES, SiteCategory
 from chaos.check.diagnosis import EFFECTS
 from chaos.check.epochs import CURSOR, EPOCHS
@@ -195,17 +195,6 @@ class Finding(Record):
         places = plural(single_count, "place") if single_count else ""
         runs = f"{plural(self.combined, 'run')} of several places" if self.combined else ""
         return " and ".join(filter(None, (places, runs)))
-
-
-def upgrade_finding(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a finding from JSON as it is written today."""
-    defect = {k: v for k, v in fields["defect"].items() if k != "gist"}
-    kind = fields["defect"].get("kind", fields["defect"].get("gist"))
-    return {
-        **fields,
-        "defect": {**defect, "kind": kind},
-        "smallest": upgrade_row(fields["smallest"]),
-    }
 
 
 def group_findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:

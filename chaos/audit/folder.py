@@ -1,7 +1,7 @@
 """The folder of an audit: `reports/audits/<script>-<start>/`.
 
 audit.json   the card for machines     card.html     the card
-summary.md   a paragraph for a pull request; summary.svg, badge.svg  pictures of the card
+summary.md   a paragraph for a pull request
 plan.json    the job                   baseline.jsonl  the clean run
 clean/<n>/   the clean runs            repro/        a scenario per finding
 settings/<n>/ the run of n faults under the job's own retries

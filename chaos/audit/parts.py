@@ -2,7 +2,6 @@
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from chaos.audit.answer import Word, coverage_share, describe_confidence
@@ -34,7 +33,6 @@ from chaos.report.outcome import Tone, format_figure
 from chaos.report.parts import (
     Cell,
     CellContent,
-    ChartPart,
     Commands,
     Figures,
     FindingPart,
@@ -50,9 +48,6 @@ from chaos.report.parts import (
 )
 from chaos.wording import describe_omitted, plural
 
-if TYPE_CHECKING:
-    from chaos.report.chart import Chart
-
 PLACES_IN_MARKDOWN = 6
 _TONES: dict[Word, Tone] = {"pass": "good", "fail": "bad", "inconclusive": "open"}
 _MARKS: dict[Fate, tuple[str, Tone]] = {
@@ -63,17 +58,18 @@ _MARKS: dict[Fate, tuple[str, Tone]] = {
     "from scratch": ("o", "calm"),
     "not tried": ("·", "calm"),
 }
-_LEGEND = "✓ resumed, right   ✗ wrong   ? inconclusive   o began anew   · not tried"
+_LEGEND = Paragraph(
+    "✓ resumed, right   ✗ wrong   ? inconclusive   o began anew   · not tried", "quiet"
+)
 KIND_HEAD = ("fault", "tried", "right", "wrong", "inconclusive", "began anew")
 #: The look of a count in each column but the first; a calm one has no mark.
 KIND_TONES: tuple[Tone, ...] = ("calm", "good", "bad", "open", "calm")
 
 
-def list_parts(card: Card, heatmap: "Chart | None" = None) -> Iterator[ReportPart]:
+def list_parts(card: Card) -> Iterator[ReportPart]:
     """Yield the verdict, faults by kind, places, findings, evidence, and the ways on.
 
-    `heatmap`: the drawing of a page. The terminal has no notes: they were shown before the first
-    fault.
+    The terminal has no notes: they were shown before the first fault.
     """
     yield _build_headline(card)
     if card.since is not None:
@@ -88,15 +84,14 @@ def list_parts(card: Card, heatmap: "Chart | None" = None) -> Iterator[ReportPar
         )
         lead = Paragraph(text, "quiet", media=["page"])
         yield Section([lead, _build_kind_table(card)], heading="Faults", name="kinds")
-        legend = Paragraph(_LEGEND, "quiet")
-        yield limit_media("terminal", parts=[_build_place_table(card), legend])
+        yield limit_media("terminal", parts=[_build_place_table(card), _LEGEND])
     findings = [*_list_findings(card)]
     if findings:
         yield Section(findings, heading="What is wrong", name="findings")
     if card.inconclusive:
         yield _build_doubts(card)
-    if heatmap is not None:
-        yield from _list_place_sections(card, heatmap)
+    if build_cells(card):
+        yield from _list_place_sections(card)
     yield from _list_evidence(card)
     yield _build_omissions(card)
     yield _build_ways(card)
@@ -293,9 +288,11 @@ def _build_doubts(card: Card) -> Section:
     return Section(parts, heading="Inconclusive runs", name="inconclusive", media=["page"])
 
 
-def _list_place_sections(card: Card, heatmap: "Chart") -> Iterator[Section]:
-    """Yield the heat map, and the cost of a restart by place, which a page has."""
-    yield Section([ChartPart(heatmap)], heading="Places", name="places", media=["page"])
+def _list_place_sections(card: Card) -> Iterator[Section]:
+    """Yield the result by place, and the cost of a restart by place, which a page has."""
+    yield Section(
+        [_build_place_table(card), _LEGEND], heading="Places", name="places", media=["page"]
+    )
     worst = list_figures(card)["recomputed steps, worst"]
     text = f"steps that a restart recomputes, on the rank with most of them: {worst} at worst"
     rows = [
@@ -434,14 +431,13 @@ def _build_omissions(card: Card) -> Section:
 
 
 def _build_ways(card: Card) -> Section:
-    """Return the command that repeats the audit, and where its card and its pictures are."""
+    """Return the command that repeats the audit, and where its card is."""
     repetition, badge = ("again", card.command), ("badge", card.badge)
     page = ("card", f"{card.folder}/card.html")
-    text = "beside this page: `summary.svg` and `summary.md` for a pull request, `badge.svg`"
     parts = (
         Commands([repetition], media=["markdown"]),
         Commands([repetition, page, badge], media=["terminal"]),
         Commands([repetition, badge], media=["page"]),
-        Paragraph(f"{text} for a README", "quiet", media=["page"]),
+        Paragraph("beside this page: `summary.md` for a pull request", "quiet", media=["page"]),
     )
     return Section(parts, heading="Reproduce", name="again")

@@ -174,31 +174,6 @@ class RunRow(Record):
         return self.status != "inconclusive" or self.landed >= len(self.ops)
 
 
-def upgrade_row(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a row from JSON as it is written today.
-
-    Before there were kinds, a sentence without its numbers stood for one.
-    """
-    if "sentences" not in fields:
-        return fields
-    defects = [
-        {
-            "check": defect["check"],
-            "kind": defect["gist"],
-            "severity": defect["severity"],
-            "parts": defect["parts"],
-            "sentence": sentence,
-        }
-        for defect, sentence in zip(fields["defects"], fields["sentences"], strict=True)
-    ]
-    texts = {
-        name: [{"check": "", "kind": text, "sentence": text} for text in fields.get(name, ())]
-        for name in ("accepted", "latent")
-    }
-    kept_fields = {k: v for k, v in fields.items() if k not in ("sentences", "guesses")}
-    return {**kept_fields, **texts, "defects": defects}
-
-
 def build_run_rows(
     number: int, places: Sequence[FaultSite], run: FinishedRun
 ) -> tuple[RunRow, ...]:

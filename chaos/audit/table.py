@@ -54,11 +54,9 @@ class CoverageCell:
     """The places of one group in one epoch, or in a few epochs if there are many."""
 
     group: SiteCategory
-    epochs: str
     column: int
     places: int
     tally: RunTally
-    lost_max: int | None
     #: the first of its runs that came out wrong
     wrong: RunRow | None = None
 
@@ -150,7 +148,7 @@ def _build_part_row(component: str, part_standings: Sequence[tuple[Standing, boo
 
 
 def label_columns(epochs: int) -> tuple[str, ...]:
-    """Return the heat map's columns: each epoch, or ranges of as many as fit."""
+    """Return the columns of a table by epoch: each epoch, or ranges of as many as fit."""
     width = _choose_width(epochs)
     labels = []
     for first in range(0, epochs, width):
@@ -168,7 +166,7 @@ def count_places_by_column(by_epoch: Mapping[int, int], epochs: int) -> tuple[in
 
 
 def build_cells(card: Card) -> tuple[CoverageCell, ...]:
-    """Return the cells of the heat map in which the job has places."""
+    """Return the cells of the table by epoch in which the job has places."""
     width = _find_column_width(card)
     runs_by_cell: dict[tuple[SiteCategory, int], list[RunRow]] = {}
     for run in card.runs:
@@ -176,11 +174,9 @@ def build_cells(card: Card) -> tuple[CoverageCell, ...]:
     return tuple(
         CoverageCell(
             group=row.group,
-            epochs=card.columns[column],
             column=column,
             places=places,
             tally=count_results(runs),
-            lost_max=max(collect_lost_steps(runs), default=None),
             wrong=next((run for run in runs if run.is_wrong), None),
         )
         for row in card.covered
@@ -192,7 +188,7 @@ def build_cells(card: Card) -> tuple[CoverageCell, ...]:
 def wrong_rows(card: Card) -> tuple[RunRow, ...]:
     """Return the runs that came out wrong, in the order of groups and places.
 
-    Of very many, the first of each cell of the heat map.
+    Of very many, the first of each group and range of epochs.
     """
     wrong_runs = card.wrong
     if len(wrong_runs) > WRONG_MAX:

@@ -66,13 +66,6 @@ AllowNodeLoss = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
-PrestartWorkers = Annotated[
-    bool,
-    typer.Option(
-        "--prestart-workers",
-        help="Pre-start workers for the next attempt. Recovery times are not representative.",
-    ),
-]
 
 
 def print_dry_run(

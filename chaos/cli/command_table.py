@@ -108,7 +108,6 @@ CORE_COMMANDS = tuple(
             "Inject faults into a training script, without a cluster.",
         ),
         ("run", "run:run", START, "Run scenarios and judge the results."),
-        ("init", "init:init", START, "Write a first scenario and a CI workflow for a script."),
         ("report", "report:report", RESULTS, "List runs, open a report or convert it."),
         ("replay", "replay:replay", RESULTS, "Execute the plan of a recorded run again."),
         ("explain", "explain:explain", RESULTS, "Find which value of the job did not come back."),
@@ -119,7 +118,6 @@ CORE_COMMANDS = tuple(
             TOOLS,
             "List or explain faults, places, checks and scenarios.",
         ),
-        ("doctor", "doctor:doctor", TOOLS, "Check this machine."),
         ("schema", "listing:schema", TOOLS, "Print the JSON Schema of scenario files."),
     )
 )

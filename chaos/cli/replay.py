@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos import __version__
-from chaos.cli.cluster import AllowFaultsOn, AllowNodeLoss, PrestartWorkers
+from chaos.cli.cluster import AllowFaultsOn, AllowNodeLoss
 from chaos.cli.options import REPORTS, Reports
 from chaos.cli.run import KeepStorage, find_exit_code
 from chaos.errors import UsageError
@@ -45,14 +45,13 @@ def rejudge(
     raise typer.Exit(find_exit_code([build_suite_row(judged_run) for judged_run in runs]))
 
 
-def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
+def replay(
     directory: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
     reports: Reports = REPORTS,
     keep_storage: KeepStorage = False,  # noqa: FBT002 - a flag on the command line
     yes: Yes = False,  # noqa: FBT002 - likewise
     allow_faults_on: AllowFaultsOn = None,
     allow_node_loss: AllowNodeLoss = False,  # noqa: FBT002
-    prestart_workers: PrestartWorkers = False,  # noqa: FBT002
 ) -> None:
     """Execute the plan of a recorded run again, and compare the results.
 
@@ -66,9 +65,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     confirm_execution(console, plan, directory.resolve(), is_answered=yes)
     permissions = Permissions(allow_faults_on, allow_node_loss)
     name = plan.backend if plan.job.launcher_facts.extra == "ray" else plan.job.launcher
-    with open_backend(
-        name, ConsoleAnnouncer(console), permissions, prestart=prestart_workers
-    ) as executor:
+    with open_backend(name, ConsoleAnnouncer(console), permissions) as executor:
         cwd, overrides = Path(plan.cwd), ClusterOverrides(permissions=permissions)
         harness = Harness(reports, console, cwd, executor, SystemClock(), keep_storage, overrides)
         replayed_run = harness.run_plan(plan)

@@ -24,7 +24,6 @@ from chaos.cli.cluster import (
     AllowFaultsOn,
     AllowNodeLoss,
     DryRun,
-    PrestartWorkers,
     ReclaimBy,
     Storage,
     print_dry_run,
@@ -156,7 +155,6 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     allow_faults_on: AllowFaultsOn = None,
     allow_node_loss: AllowNodeLoss = False,  # noqa: FBT002
     dry_run: DryRun = False,  # noqa: FBT002
-    prestart_workers: PrestartWorkers = False,  # noqa: FBT002
 ) -> None:
     """Run scenarios on a local or an existing Ray cluster, or on forked workers.
 
@@ -189,7 +187,6 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                         find_open_backend(files, backend),
                         ConsoleAnnouncer(console),
                         permissions,
-                        prestart=prestart_workers,
                     )
                 ),
                 SystemClock(),

@@ -41,35 +41,30 @@ def open_backend(
     name: PlanBackend,
     announcer: Announcer,
     permissions: Permissions | None = None,
-    *,
-    prestart: bool = False,
 ) -> OpenBackend:
     """Return a backend as a context manager; warn if Ray's version is an untested one.
 
     Jobs of other launchers than Ray Train have backends of their own, and the name of one stands
     for all of these: Ray is then not imported. Nor is it where it is not installed, and the harness
     refuses Ray Train's jobs by name. `permissions` are those for clusters that chaos did not start.
-    `prestart`: a local cluster's workers are started before they are needed.
     """
     if name not in get_args(BackendName) or not has_ray():
         return LauncherBackends(announcer)
     return LauncherBackends(
         announcer,
-        _open_ray_backend(cast("BackendName", name), announcer, permissions, prestart=prestart),
+        _open_ray_backend(cast("BackendName", name), announcer, permissions),
     )
 
 
 def _open_ray_backend(
-    name: BackendName, announcer: Announcer, permissions: Permissions | None, *, prestart: bool
+    name: BackendName, announcer: Announcer, permissions: Permissions | None
 ) -> OpenBackend:
     _prepare_ray(announcer)
     if name == "fork":
-        if prestart:
-            announcer.say("--prestart-workers: off, forked workers have their imports done already")
         return _open_scripts(DEFAULT_LAUNCHER)
     from chaos.launch.ray.backend import RayBackend
 
-    return RayBackend(permissions, announcer.say, prestart=prestart)
+    return RayBackend(permissions, announcer.say)
 
 
 def open_launcher(launcher: Launcher, announcer: Announcer) -> ScriptBackend:

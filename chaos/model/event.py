@@ -51,7 +51,6 @@ from chaos.model.events.harness import (
     StackTaken,
     StartedAgain,
     ThreadWaits,
-    WorkersPrestarted,
     WroteOutside,
 )
 from chaos.model.events.observer import (

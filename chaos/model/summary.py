@@ -80,9 +80,8 @@ class SuiteSummary(Record):
     #: by ISO 8601, in UTC
     started: str
     runs: tuple[RunSummary, ...]
-    #: the folder of reports, to which the directories of the runs are relative; None in those that
-    #: an older chaos wrote, where they are relative to the suite's own
-    reports: str | None = None
+    #: the folder of reports, to which the directories of the runs are relative
+    reports: str = ""
     #: the name of the folder that the scenarios' files are relative to
     project: str = ""
     commit: str | None = None

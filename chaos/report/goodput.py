@@ -1,24 +1,19 @@
-"""Goodput as rows and as a chart: the run beside its baseline, and by attempt."""
+"""Goodput as rows: the run beside its baseline, and by attempt."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import altair as alt
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.goodput import PHASES, Phase, TimeLedger, build_ledger, describe_phase, get_ledger
 from chaos.model.launcher_facts import LauncherWords
-from chaos.report import chart as ch
 from chaos.report.page import SHORT_NS
 
 ATTEMPTS_SHOWN = 12
-BAR_HEIGHT = 30
 
 COLORS: Mapping[Phase, str] = {
     "productive": "var(--productive)",
     "checkpoint": "var(--checkpoint)",
-    "replay": ch.LOST,
+    "replay": "var(--lost)",
     "detect": "var(--detect)",
     "teardown": "var(--teardown)",
     "schedule": "var(--schedule)",
@@ -53,7 +48,6 @@ class Goodput:
     #: the number of the others
     hidden: int
     rows: tuple[PhaseRow, ...]
-    chart: ch.Chart
     is_short: bool = False
 
 
@@ -75,7 +69,6 @@ def build_goodput(analysis: RunAnalysis) -> Goodput | None:
         rows=build_goodput_rows(
             run_ledger, baseline_ledger, shown_attempts, analysis.launcher_words
         ),
-        chart=_draw_goodput(run_ledger, baseline_ledger, shown_attempts),
         is_short=run_ledger.wall_ns < SHORT_NS,
     )
 
@@ -124,68 +117,6 @@ def build_goodput_rows(
         for phase in PHASES
         if seconds[phase] or baseline_seconds.get(phase)
     )
-
-
-def _draw_goodput(
-    run_ledger: TimeLedger, baseline_ledger: TimeLedger | None, attempts: Sequence[int]
-) -> ch.Chart:
-    bars = {"this run": run_ledger.sum_seconds()}
-    if baseline_ledger is not None and baseline_ledger.wall_ns:
-        bars = {"baseline": baseline_ledger.sum_seconds(), **bars}
-    if len(run_ledger.attempts) > 1:
-        bars |= {
-            f"attempt {attempt}": run_ledger.sum_seconds(attempt=attempt) for attempt in attempts
-        }
-    rows = [row for lane, seconds in bars.items() for row in _cut_pieces(lane, seconds)]
-    shown_phases = {row["phase"] for row in rows}
-    return ch.draw_chart(
-        "goodput",
-        ch.ChartMarks(_draw_bars(list(bars)), {"pieces": rows}),
-        title="Goodput",
-        label=_describe_bars(bars),
-        caption="Each bar is wall time, cut by what it was spent on; the pieces add up to all of "
-        "it. An attempt is charged from its own scheduling until the next one's.",
-        keys=[
-            ch.LegendEntry(phase, "box", COLORS[phase]) for phase in PHASES if phase in shown_phases
-        ],
-    )
-
-
-def _cut_pieces(lane: str, seconds: Mapping[Phase, float]) -> list[dict[str, Any]]:
-    total, at_s, rows = sum(seconds.values()), 0.0, list[dict[str, Any]]()
-    for phase in PHASES:
-        if seconds[phase]:
-            piece = {"lane": lane, "phase": phase, "since_s": round(at_s, 4)}
-            at_s += seconds[phase]
-            share = round(seconds[phase] / total, 4)
-            rows.append({**piece, "until_s": round(at_s, 4), "s": seconds[phase], "share": share})
-    return rows
-
-
-def _draw_bars(lanes: Sequence[str]) -> alt.LayerChart:
-    chart = ch.build_named_chart("pieces").mark_bar(height=18, stroke="var(--bg)", strokeWidth=0.5)
-    encoded = chart.encode(
-        x=alt.X("since_s:Q", title="seconds", axis=alt.Axis(format=",~f")),
-        x2="until_s:Q",
-        y=alt.Y("lane:N", title=None, sort=list(lanes), axis=alt.Axis(ticks=False, domain=False)),
-        color=ch.encode_color("phase", {phase: COLORS[phase] for phase in PHASES}),
-        tooltip=[
-            alt.Tooltip("lane:N", title="of"),
-            alt.Tooltip("phase:N"),
-            alt.Tooltip("s:Q", title="seconds", format=".3f"),
-            alt.Tooltip("share:Q", format=".1%"),
-        ],
-    )
-    return alt.layer(encoded).properties(height=BAR_HEIGHT * len(lanes))
-
-
-def _describe_bars(bars: Mapping[str, Mapping[Phase, float]]) -> str:
-    lanes = (
-        f"{lane}: "
-        + ", ".join(f"{phase} {_format_seconds(s)}" for phase, s in seconds.items() if s)
-        for lane, seconds in bars.items()
-    )
-    return f"Where the time went. {'; '.join(lanes)}."
 
 
 def _format_seconds(value: float) -> str:

@@ -123,7 +123,6 @@ def render_run(run: FinishedRun) -> str:
     charts = [
         *loss,
         *([timeline_chart] if timeline_chart else []),
-        *([goodput_view.chart] if goodput_view else []),
     ]
     return _env.get_template("run.html.j2").render(
         run=run,

@@ -116,7 +116,7 @@ def _build_ops(run: FinishedRun) -> Section:
 
 
 def _list_goodput(run: FinishedRun) -> Iterator[Section]:
-    from chaos.report.goodput import build_goodput_rows, describe_goodput  # noqa: PLC0415 - it draws, as a page
+    from chaos.report.goodput import build_goodput_rows, describe_goodput  # noqa: PLC0415 - few need it
 
     run_ledger = get_ledger(run.analysis)
     if not run_ledger.wall_ns:

@@ -12,7 +12,7 @@ from chaos.check.headline import describe_first_resume_source
 from chaos.check.injections import Injection
 from chaos.check.restarts import Restart
 from chaos.check.save_operations import describe_save
-from chaos.model.event import FitCalled, WatchCost, WorkersPrestarted, WorkerStarted
+from chaos.model.event import FitCalled, WatchCost, WorkerStarted
 from chaos.model.history import History
 from chaos.model.masking import mask_value
 from chaos.model.trigger import SAVE_MOMENTS, AtMoment
@@ -361,7 +361,6 @@ def _list_fit_settings(run: FinishedRun) -> Iterator[Setting]:
         observations = {
             "devices": describe_devices(run.history),
             "watching a step took": describe_watch_cost(run.history),
-            "prestarted workers": describe_prestart(run.history),
         }
         yield from (Setting(name, value) for name, value in observations.items() if value)
         return  # the history has the calls of a script that calls fit() twice
@@ -381,25 +380,6 @@ def describe_devices(history: History) -> str:
     if len(set(device_by_rank.values())) == 1:
         return device_by_rank.popitem()[1]
     return "; ".join(f"rank {rank}: {device}" for rank, device in device_by_rank.items())
-
-
-def describe_prestart(history: History) -> str:
-    """Return in words how many workers were prestarted in time; empty if none were to be."""
-    prestart_events = [event for _, event in history.select_events(WorkersPrestarted)]
-    if not prestart_events:
-        return ""
-    taken_text = ", ".join(
-        f"{prestart.used_count} in attempt {prestart.attempt}"
-        for prestart in prestart_events
-        if prestart.used_count
-    )
-    request_text = (
-        f"asked for: {sum(sum(pool.requested_by_node.values()) for pool in prestart_events)}"
-    )
-    error = next((f"; {pool.error}" for pool in prestart_events if pool.error is not None), "")
-    if not taken_text:
-        return f"none ({request_text}{error})"
-    return f"{taken_text} ({request_text}{error}): its recovery is shorter than it would be without"
 
 
 def _flatten_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[Setting]:

@@ -1,16 +1,13 @@
 """The suites under `reports/suites/`, read back in figures."""
 
 import contextlib
-import posixpath
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from chaos.errors import HistoryError
-from chaos.model.summary import SUITE, RunSummary, SuiteSummary, find_gravest_standings
+from chaos.model.summary import SUITE, SuiteSummary, find_gravest_standings
 from chaos.model.verdict import Standing
-from chaos.run.clock import format_iso
-from chaos.run.display_path import format_portable_path
 from chaos.run.record_file import read_small_file
 
 SUITES = "suites"
@@ -21,16 +18,14 @@ def load_suite(path: Path) -> SuiteSummary:
     """Return a suite in figures, or raise `HistoryError`."""
     file = path / SUITE
     try:
-        suite = SuiteSummary.model_validate_json(read_small_file(file))
+        return SuiteSummary.model_validate_json(read_small_file(file))
     except OSError as error:
         raise HistoryError(
             f"cannot read the suite: {error.strerror}",
-            "It is of an older chaos, which kept only its page.",
             location=str(file),
         ) from error
     except ValidationError as error:
         raise HistoryError("not a suite of this version", location=str(file)) from error
-    return suite if suite.reports is not None else _upgrade_suite(suite, path.name)
 
 
 def find_newest_suites(reports: Path, limit: int) -> list[tuple[str, SuiteSummary]]:
@@ -66,16 +61,3 @@ def find_previous_suite(folder: Path, suite: SuiteSummary) -> tuple[str, SuiteSu
         if candidate[0] < folder.name and candidate[1].title == suite.title
     ]
     return candidates[-1] if candidates else None
-
-
-def _upgrade_suite(suite: SuiteSummary, name: str) -> SuiteSummary:
-    """Return a suite of an older chaos: its paths were absolute, or relative to its folder."""
-
-    def upgrade_run(run: RunSummary) -> RunSummary:
-        paths = {"file": format_portable_path(run.file)}
-        if run.directory is not None:
-            paths["directory"] = posixpath.normpath(posixpath.join(SUITES, name, run.directory))
-        return run.model_copy(update=paths)
-
-    runs = tuple(map(upgrade_run, suite.runs))
-    return suite.replace(started=format_iso(suite.started), runs=runs)

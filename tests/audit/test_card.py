@@ -1,7 +1,6 @@
 """Findings grouped by cause, and the card on a terminal and as a page."""
 
 import io
-import json
 import re
 from functools import partial
 from pathlib import Path
@@ -231,27 +230,7 @@ def test_one_kind_of_finding_is_one_cause_whatever_its_numbers_are() -> None:
     assert found.headline == "Run 5."
 
 
-def test_a_card_from_before_there_were_kinds_is_read(card: Card) -> None:
-    old = json.loads(card.to_json())
-    rows = [*old["runs"], *(finding["smallest"] for finding in old["findings"])]
-    for row in rows:
-        row |= {"sentences": [d["sentence"] for d in row["defects"]], "guesses": [], "latent": []}
-    for defect in [
-        *(d for row in rows for d in row["defects"]),
-        *(f["defect"] for f in old["findings"]),
-    ]:
-        defect["gist"] = defect.pop("kind")
-    for row in rows:
-        names = ("check", "gist", "severity", "parts")
-        row["defects"] = [{name: d[name] for name in names} for d in row["defects"]]
-
-    read = Card.from_json(json.dumps(old))
-
-    assert [f.defect for f in read.findings] == [f.defect for f in card.findings]
-    assert [f.headline for f in read.findings] == [f.headline for f in card.findings]
-
-
-def test_the_heat_map_has_every_place_of_the_job_tried_or_not(card: Card) -> None:
+def test_the_table_by_epoch_has_every_place_of_the_job_tried_or_not(card: Card) -> None:
     drawn = build_cells(card)
 
     assert sum(cell.tally.total for cell in drawn) == len(card.runs)
@@ -326,10 +305,8 @@ def test_the_page_says_what_was_found_and_loads_nothing(card: Card) -> None:
     assert not re.findall(r'(?:src|href)="(?:https?:)?//', page)
     for run in card.wrong:
         assert f'id="run-{run.number}"' in page
-    first = {(run.group, run.place.epoch // 2): run.number for run in reversed(card.wrong)}
-    leads = {f'xlink:href="#run-{number}"' for number in first.values()}
-    assert leads == set(re.findall(r'xlink:href="#run-\d+"', page))
-    assert page.count('data-spec="spec-heatmap"') == 1
+    assert 'id="places"' in page
+    assert "data-spec" not in page
 
 
 def test_no_name_of_a_job_can_break_out_of_the_page(card: Card) -> None:
@@ -425,7 +402,6 @@ def test_steps_that_nobody_saw_are_not_counted_as_none_lost(card: Card) -> None:
 
     [row, *_] = [row for row in group_rows(unseen) if row.tried]
     assert (row.lost_max, row.lost_mean) == (None, None)
-    assert all(cell.lost_max is None for cell in build_cells(unseen))
     assert list_figures(unseen)["recomputed steps, worst"] == "-"
     assert re.search(r"\d of \d+ +\d of \d +-", printed(unseen))
     assert '"recomputed, worst">-</td>' in render_card(unseen)

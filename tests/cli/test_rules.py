@@ -90,7 +90,10 @@ SCRIPT = "import argparse\nargparse.ArgumentParser().add_argument('--epochs')\nw
             *("search train.py --epochs=3", "--epochs", "search train.py -- --epochs=3"),
             marks=needs_extension("lab"),
         ),
-        ("init train.py -lr .1", "-lr", "init train.py -- -lr .1"),
+        pytest.param(
+            *("init train.py -lr .1", "-lr", "init train.py -- -lr .1"),
+            marks=needs_extension("init"),
+        ),
         ("audit --jobs 2 --lr 3 train.py", "--lr", "audit train.py --jobs 2 -- --lr 3"),
         (
             "audit train.py --seed 3 --lr 3 --one-by-one --name 'a b' more -- --last",

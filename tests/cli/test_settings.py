@@ -143,6 +143,7 @@ def test_help_imports_no_extension() -> None:
     assert not [name for name in list_imported("--help") if name.startswith("chaos.extensions.")]
 
 
+@needs_extension("doctor")
 def test_no_check_is_imported_where_no_other_package_registers_any() -> None:
     """The extensions of chaos register faults, and are no other package."""
     assert "chaos.other_packages" not in list_imported("doctor", "--nope")

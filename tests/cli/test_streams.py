@@ -6,6 +6,7 @@ import pytest
 
 from tests.accepted import expect_text
 from tests.cli.process import shell
+from tests.needs import needs_extension
 
 FULL = "No space left on device"
 
@@ -49,6 +50,7 @@ def test_the_callers_mistake_is_told_wherever_stdout_leads(tmp_path: Path) -> No
     assert "nowhere" in done.stderr
 
 
+@needs_extension("doctor")
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_narrow_stream_is_written_to(encoding: str, tmp_path: Path) -> None:
     done = shell("$CHAOS doctor --reports 'rep[/b]漢'", tmp_path, PYTHONIOENCODING=encoding)

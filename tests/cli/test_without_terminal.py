@@ -30,7 +30,7 @@ LINES = {
 }
 
 #: of the commands above
-EXTENSIONS = {"compare": "lab", "preflight": "preflight"}
+EXTENSIONS = {"compare": "lab", "doctor": "doctor", "preflight": "preflight"}
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,6 @@ OTHERS_OPTIONS = {
     "--export": "sbatch's",
     "--ff": "pytest's",
     "--forget": "a job's",
-    "--imports": "tests.bench.torchrun's",
     "--init": "docker's",
     "--events": "tests.bench.judging's",
     "--init_from": "a job's",

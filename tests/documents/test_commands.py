@@ -10,7 +10,7 @@ import typer
 
 from chaos.cli.commands import app
 from chaos.extensions.preflight.verdict import EXIT
-from chaos.pytest_plugin.options import Option
+from chaos.extensions.pytest_plugin.options import Option
 from tests.documents.blocks import (
     DOCUMENTS,
     PROGRAMS,
@@ -37,7 +37,7 @@ from tests.documents.test_snippets import CALLS
 CHAOS: Any = typer.main.get_command(app)
 EVERY = commands()
 # As where chaos is installed, though here it may not be.
-PLUGIN = ("-p", "no:chaos", "-p", "chaos.pytest_plugin", "-p", "no:randomly")
+PLUGIN = ("-p", "no:chaos", "-p", "chaos.extensions.pytest_plugin", "-p", "no:randomly")
 # What the pages show is a job that does not stand, or not as it is set.
 FINDS = {
     "chaos audit scenarios/jobs/digits_optimizer_lost.py": 1,

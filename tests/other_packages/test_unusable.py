@@ -175,7 +175,7 @@ def test_pytest_collects_with_the_packages_fault_and_refuses_a_broken_one(tmp_pa
         "scenario: x\njob: {script: job.py, workers: 2}\n"
         "faults:\n  - {at: {epoch: 1, step: 1}, kill_peers: {}}\n"
     )
-    plugin = ("-p", "no:chaos", "-p", "chaos.pytest_plugin", "-p", "no:randomly")
+    plugin = ("-p", "no:chaos", "-p", "chaos.extensions.pytest_plugin", "-p", "no:randomly")
     words = ("pytest", *plugin, "--collect-only", "-q")
     good = install(
         tmp_path / "good", {"chaos.faults": {"kill_peers": "peers:KillPeers"}}, peers=GOOD

@@ -29,8 +29,6 @@ def imported_names() -> list[tuple[str, str | None]]:
 @pytest.mark.filterwarnings("ignore")  # what Ray warns of while it is imported is Ray's affair
 @pytest.mark.parametrize(("module", "name"), imported_names())
 def test_ray_still_has(module: str, name: str | None) -> None:
-    if "grpc" in module and not compat.can_prestart():
-        pytest.skip("grpcio is not installed, and nothing that needs it is asked for")
     found = importlib.import_module(module)
 
     assert name is None or hasattr(found, name)
@@ -78,29 +76,6 @@ def test_an_upload_is_still_given_its_name_and_who_uploads_where_they_were() -> 
     assert given[:4] == ["self", "checkpoint_dir_name", "metrics", "checkpoint"]
     assert given[4:6] == ["delete_local_checkpoint_after_upload", "checkpoint_upload_fn"]
     assert handed[:2] == ["self", "training_report"]
-
-
-def test_raylets_are_still_asked_for_processes_in_these_words() -> None:
-    messages = importlib.import_module("ray.core.generated.node_manager_pb2")
-
-    given = [field.name for field in messages.PrestartWorkersRequest.DESCRIPTOR.fields]
-    assert given == [
-        "language",
-        "job_id",
-        "runtime_env_info",
-        "keep_alive_duration_secs",
-        "num_workers",
-    ]
-
-
-def test_a_worker_process_still_calls_what_its_environment_names() -> None:
-    source = importlib.util.find_spec("ray._private.workers.default_worker")
-    assert source is not None
-    assert source.origin is not None
-
-    text = Path(source.origin).read_text(encoding="utf-8")
-    assert "ray_constants.WORKER_PROCESS_SETUP_HOOK_ENV_VAR" in text
-    assert compat.is_idle_worker(source.origin)
 
 
 def test_there_are_names_to_look_for() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from chaos.model.history import History, JournalEntry
 from chaos.report.chart import Chart, build_bundle
-from chaos.report.goodput import build_goodput
 from chaos.report.html import render_run
 from chaos.report.loss_chart import build_loss_charts
 from chaos.report.outcome import FinishedRun
@@ -50,14 +49,12 @@ def test_the_seconds_of_a_short_run_are_told_apart(valid_run: FinishedRun) -> No
         return JournalEntry(time_ns=time_ns, source=entry.source, seq=entry.seq, event=entry.event)
 
     run = replace(valid_run, history=History([hurried(e) for e in valid_run.history]))
-    found = build_goodput(run.analysis)
-    assert found is not None
+    chart = draw_timeline(run.analysis)
 
-    for chart in (draw_timeline(run.analysis), found.chart):
-        assert chart is not None
-        ticks = re.findall(r"(?<=>)[\d.]+(?=</text>)", chart.svg.partition("seconds")[0])
-        assert len(ticks) > 3
-        assert len(ticks) == len(set(ticks))
+    assert chart is not None
+    ticks = re.findall(r"(?<=>)[\d.]+(?=</text>)", chart.svg.partition("seconds")[0])
+    assert len(ticks) > 3
+    assert len(ticks) == len(set(ticks))
 
 
 def test_where_addresses_are_limited_nothing_is_drawn_and_the_page_says_so(
@@ -77,9 +74,8 @@ def test_where_addresses_are_limited_nothing_is_drawn_and_the_page_says_so(
 
 def test_every_chart_is_a_valid_specification(guilty_run: FinishedRun) -> None:
     """Charts are made unchecked: the check takes longer than the drawing."""
-    found, times = build_goodput(guilty_run.analysis), draw_timeline(guilty_run.analysis)
-    assert found is not None
-    assert times is not None
+    timeline = draw_timeline(guilty_run.analysis)
+    assert timeline is not None
 
-    for chart in (*build_loss_charts(guilty_run.analysis), times, found.chart):
+    for chart in (*build_loss_charts(guilty_run.analysis), timeline):
         alt.LayerChart.from_dict({k: v for k, v in chart.spec.items() if k != "datasets"})

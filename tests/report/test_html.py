@@ -155,8 +155,8 @@ def test_the_library_that_draws_is_there_once(guilty_page: str) -> None:
 def test_every_chart_has_marks_and_rows_and_words(guilty_page: str) -> None:
     drawings = parsed(guilty_page).of_class("drawing")
 
-    assert list(specs(guilty_page)) == ["loss", "divergence", "timeline", "goodput"]
-    assert [d.attrs["role"] for d in drawings] == ["img", "img", "img", "img"]
+    assert list(specs(guilty_page)) == ["loss", "divergence", "timeline"]
+    assert [d.attrs["role"] for d in drawings] == ["img", "img", "img"]
     assert all(len(d.attrs["aria-label"] or "") > 40 for d in drawings)
     assert all(d.all("path") for d in drawings), "each is drawn without scripts, too"
     for spec in specs(guilty_page).values():
@@ -165,7 +165,7 @@ def test_every_chart_has_marks_and_rows_and_words(guilty_page: str) -> None:
 
 
 def test_there_is_a_closer_chart_only_where_the_run_leaves_the_baseline(valid_page: str) -> None:
-    assert list(specs(valid_page)) == ["loss", "timeline", "goodput"]
+    assert list(specs(valid_page)) == ["loss", "timeline"]
 
 
 def test_ids_stand_once_and_every_link_within_the_page_leads_somewhere(guilty_page: str) -> None:

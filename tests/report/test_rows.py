@@ -9,7 +9,6 @@ from chaos.model.event import (
     FaultInvoked,
     FitCalled,
     StepDone,
-    WorkersPrestarted,
     WorkerStarted,
 )
 from chaos.model.history import History, JournalEntry
@@ -30,7 +29,6 @@ from chaos.report.page import (
     build_restart_rows,
     build_settings,
     describe_devices,
-    describe_prestart,
     select_excerpt,
 )
 from chaos.report.result import Result
@@ -327,37 +325,6 @@ def test_the_settings_say_which_device_each_rank_ran_on(
     entries: tuple[JournalEntry, ...], said: str
 ) -> None:
     assert describe_devices(History(entries)) == said
-
-
-def pool(attempt: int, taken: int, asked: int, error: str | None = None) -> JournalEntry:
-    event = WorkersPrestarted(
-        attempt=attempt, used_count=taken, requested_by_node={"n": asked}, error=error
-    )
-    return JournalEntry(time_ns=attempt, source="chaos", seq=attempt, event=event)
-
-
-@pytest.mark.parametrize(
-    ("entries", "said"),
-    [
-        ((), ""),
-        (
-            (pool(0, 0, 3), pool(1, 2, 1)),
-            "2 in attempt 1 (asked for: 4): its recovery is shorter than it would be without",
-        ),
-        (
-            (pool(0, 0, 0, error="no raylet"),),
-            "none (asked for: 0; no raylet)",
-        ),
-    ],
-)
-def test_the_settings_say_which_recoveries_were_made_shorter(
-    entries: tuple[JournalEntry, ...], said: str, valid_run: FinishedRun
-) -> None:
-    told = valid_run.history.entries + entries
-    rows = build_settings(replace(valid_run, history=History(told)))[0].rows
-
-    assert describe_prestart(History(entries)) == said
-    assert [row.value for row in rows if row.name == "prestarted workers"] == [said] * bool(said)
 
 
 def test_settings_say_what_was_replaced(valid_run: FinishedRun) -> None:

@@ -19,7 +19,7 @@ from chaos.audit.audit import SiteChoice
 from chaos.audit.card import Card, ReplacedSetting
 from chaos.audit.finding import Confirmation
 from chaos.audit.notes import Note
-from chaos.audit.page import render_card, render_paragraph, summary_svg
+from chaos.audit.page import render_card, render_paragraph
 from chaos.audit.parts import list_parts
 from chaos.audit.retries import Retries
 from chaos.model.diagnosis import Part, Resume
@@ -249,8 +249,6 @@ def _card_in_markdown() -> Iterator[tuple[str, str]]:
 def _card_on_a_page() -> Iterator[tuple[str, str]]:
     for name, card in cards().items():
         yield name, _text(render_card(card))
-        svg = re.sub(r"</(text|title)>", "\n", summary_svg(card))
-        yield f"picture, {name}", html.unescape(re.sub(r"<[^>]+>", "", svg))
 
 
 RENDERERS: Mapping[str, Callable[[], Iterator[tuple[str, str]]]] = {

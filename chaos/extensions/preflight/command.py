@@ -19,6 +19,7 @@ from chaos.check.analysis import RunAnalysis
 from chaos.cli.documents import Document, Format, Output
 from chaos.cli.options import REPORTS, Reports, ScriptArguments, Seed, parse_hours
 from chaos.errors import UsageError
+from chaos.extensions.known_defects import find_installed_defects
 from chaos.extensions.preflight.answer import Answer, answer_question
 from chaos.extensions.preflight.calibration import (
     RunSettings,
@@ -36,7 +37,6 @@ from chaos.extensions.preflight.rules import RULES
 from chaos.extensions.preflight.trace_columns import Unit
 from chaos.extensions.preflight.user_question import UserInputs, UserQuestion
 from chaos.extensions.preflight.validation import Validation, validate_runs
-from chaos.known_defects import find_installed_defects
 from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.plan import PlanBackend
 from chaos.report.live import LiveLine

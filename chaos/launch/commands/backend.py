@@ -70,7 +70,6 @@ class CommandBackend(ScriptBackend):
             return self.make_run(*arguments, view=self._view).execute()
 
         execute_with_retry(execute_run, directory)
-        self._roots.learn_imports(plan, directory)
 
     def _starter(self, plan: Plan, directory: RunDirectory) -> Starter:
         if plan.backend != "fork":

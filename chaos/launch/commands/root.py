@@ -12,7 +12,6 @@ import socket
 from pathlib import Path
 
 from chaos.declaration import TOKEN_ENV
-from chaos.launch.commands.shared_imports import import_shared, record_root_env
 from chaos.processes.child import redirect_streams
 from chaos.processes.forks import exit_with_harness, serve_forks
 from chaos.processes.start import ProcessStart
@@ -21,10 +20,7 @@ from chaos.processes.wire import Wire
 
 
 def warm_up(fd: int, *modules: str) -> tuple[Wire, int]:
-    """Import torch, these modules and the job's libraries, as far as they are known.
-
-    Return the wire to the harness, and the token's address.
-    """
+    """Import torch and these modules; return the wire to the harness, and the token's address."""
     # The address of the variable's text among those that the interpreter was started with.
     libc = ctypes.CDLL(None)
     libc.getenv.restype = ctypes.c_void_p
@@ -33,7 +29,6 @@ def warm_up(fd: int, *modules: str) -> tuple[Wire, int]:
     with exit_with_harness(harness.end):
         for module in ("torch._dynamo", *modules):  # an optimizer imports the former, in a second
             importlib.import_module(module)
-        import_shared(record_root_env(), fd)
     # Nothing that exists by now becomes garbage. A collector that visited it in a child would
     # write to its pages, and so copy them.
     gc.collect()

@@ -4,14 +4,8 @@ import ctypes
 import functools
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
-from chaos.launch.commands.shared_imports import (
-    IMPORT_RECORDS_FOLDER,
-    ImportRecorder,
-    should_record_imports,
-)
 from chaos.launch.job import is_clean_exit, run_script
 from chaos.probe.address import RunAddress
 from chaos.probe.probe import Probe, Worker
@@ -23,17 +17,7 @@ def start_probe(worker: Worker, address: RunAddress) -> Probe:
     directory = RunDirectory(address.directory)
     probe = Probe.create_probe(worker, directory, address)
     probe.install(directory, ranks=worker.world_size)
-    imports = None
-    if worker.attempt == 0 and worker.world_size > 1 and should_record_imports():
-        imports = ImportRecorder()
-
-    def record_join() -> None:
-        if imports is not None:
-            with suppress(Exception):  # each worker imports for itself then
-                imports.write(directory.path / IMPORT_RECORDS_FOLDER, worker.rank)
-        probe.record_group_join()
-
-    patch_group_creation(record_join)
+    patch_group_creation(probe.record_group_join)
     probe.record_script_start()
     return probe
 

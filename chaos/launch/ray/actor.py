@@ -10,7 +10,6 @@ import ray
 from chaos.faults.world import Target
 from chaos.launch.ray import compat
 from chaos.launch.ray.ports import RunTerms
-from chaos.launch.ray.prestart import PrestartPool
 from chaos.launch.ray.world import RayWorld
 from chaos.launch.raytrain.storage import build_storage_reader
 from chaos.launch.world import build_answers, serve_metadata
@@ -34,8 +33,6 @@ class ChaosActor:
         address: str,
         agents: dict[str, Any],
         terms: RunTerms | None,
-        *,
-        prestarts: bool = False,
     ) -> None:
         self._run = run = RunDirectory(Path(directory))
         self._journal = Journal(run.journals, "chaos", role="chaos", clock=SystemClock())
@@ -50,7 +47,6 @@ class ChaosActor:
         self._serving = ExitStack()
         self._variables = self._serving.enter_context(serve_metadata(plan, self._world, run))
         capture_storage = build_storage_reader(plan, run)
-        self._pool = PrestartPool(plan, self._journal, SystemClock()) if prestarts else None
         self._controller = ChaosController(
             plan,
             self._world,
@@ -95,8 +91,6 @@ class ChaosActor:
         self._world.end()
         self._serving.close()
         self._controller.finish(within_s=within_s)
-        if self._pool is not None:
-            self._pool.finish()
 
     def retire(self) -> frozenset[str]:
         """End the agents, record leftovers and cut journals, and return the run's Ray jobs."""
@@ -113,11 +107,7 @@ class ChaosActor:
             self._world.worker_actors[AttemptRank(target.attempt, rank)] = handle
         workers = {rank: target for rank, (target, _) in group.items()}
         self._world.learn_group(workers)
-        if self._pool is not None:
-            self._pool.group_started(workers, next(handle for _, handle in group.values()))
         self._controller.group_started(workers)
 
     def _failure_decided(self, event: FailureDecided) -> None:
         self._world.failure_decided(event)
-        if self._pool is not None:
-            self._pool.failure_decided()

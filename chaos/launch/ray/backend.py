@@ -20,11 +20,9 @@ from chaos.launch.ray.cluster import LocalCluster
 from chaos.launch.ray.deaths import Deaths, JobDeaths, describe_lost_actor
 from chaos.launch.ray.leftovers import Leftovers, record_bystanders
 from chaos.launch.ray.ports import RayCluster, RunTerms
-from chaos.launch.ray.prestart import PrestartOption
 from chaos.launch.ray.settings import NAMESPACE, TRAIN_ENV
 from chaos.launch.raytrain import CALLBACK
 from chaos.launch.raytrain.compat import CALLBACKS_ENV
-from chaos.launch.raytrain.preimport import WANTED_ENV
 from chaos.model.event import Disturbed, FaultInvoked, NoticeGiven, ObserverFailed, StackTaken
 from chaos.model.plan import Plan, Shape
 from chaos.plan.driver_restart import build_driver_env
@@ -69,12 +67,9 @@ class RayBackend(OpenBackend):
         self,
         permissions: Permissions | None = None,
         report: Say = lambda _: None,
-        *,
-        prestart: bool = False,
     ) -> None:
         self._permissions = permissions or Permissions()
         self._report = report
-        self._prestart = PrestartOption(report, is_wanted=prestart)
         self._cluster: RayCluster | None = None
 
     def close(self) -> None:
@@ -99,17 +94,14 @@ class RayBackend(OpenBackend):
         self, plan: Plan, directory: RunDirectory, show: ShowEntries, retry_reason: str | None
     ) -> str | None:
         cluster = self._ensure_cluster(plan)
-        prestarts = self._prestart.serves(plan)
         recording_show = cluster.show_and_record(show, plan)
-        run = RayRun(plan, directory, recording_show, retry_reason, cluster, prestarts=prestarts)
+        run = RayRun(plan, directory, recording_show, retry_reason, cluster)
         try:
             return run.execute()
         except ray.exceptions.RayActorError as error:  # of chaos: the driver has those of the job
             run.needs_new_cluster = True
             raise _ActorLostError(describe_lost_actor(error)) from error
         finally:
-            if prestarts:
-                self._prestart.report_errors(run.fetch_events())
             if run.needs_new_cluster:
                 self.close()
 
@@ -134,7 +126,6 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
     """One execution of one plan on a Ray cluster, where its chaos controller is an actor."""
 
     cluster: RayCluster
-    prestarts: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -182,7 +173,7 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
         if self.leftovers is None or self.is_headless:
             return
         record_bystanders(self.journal, self.directory)
-        replace(self.leftovers, jobs=self.jobs, prestarts=self.prestarts).search(
+        replace(self.leftovers, jobs=self.jobs).search(
             self.journal, self.fetch_events(), self.directory, files=self.plan.watch.files
         )
 
@@ -203,7 +194,6 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
             self.cluster.address,
             self.cluster.agents,
             terms,
-            prestarts=self.prestarts,
         )
         variables = ray.get(controller.ready.remote(), timeout=60)
         self.address = replace(self.address, metadata=variables)
@@ -232,7 +222,6 @@ class RayRun(LaunchedRun["subprocess.Popen[bytes]"]):
             "PYTHONUNBUFFERED": "1",
             **self.cluster.driver_env,
             CALLBACKS_ENV: ",".join(name for name in callbacks if name),
-            **({WANTED_ENV: "1"} if self.prestarts else {}),
             **self.address.build_variables(),
             **build_driver_env(self.plan, self.fetch_events()),
             **self.start_env,

@@ -7,9 +7,7 @@ imports it, and no code but the functions below depends on the form of its value
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import logging
-import math
 import signal
 import threading
 from collections.abc import Collection, Iterator
@@ -35,8 +33,6 @@ NODE_ID_ENV = "RAY_OVERRIDE_NODE_ID_FOR_TESTING"
 DRAIN_ENV = "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"
 # Of the id of an actor or a placement group, the last ones are its job's.
 _JOB_DIGITS = 8
-_IDLE = "ray::IDLE"  # the name of a worker process that has had no work yet
-_BEGINNING = "/workers/default_worker.py"  # its command until it has that name
 
 
 def untested_version(version: str = ray.__version__) -> str | None:
@@ -282,55 +278,3 @@ def live_actors() -> dict[str, tuple[str, int]]:
         for actor_id, row in private_state.actors().items()
         if row["State"] != "DEAD" and row.get("ActorClassName") not in RAYS_OWN_ACTORS
     }
-
-
-# -- processes before there is work for them ---------------------------------------------------
-
-
-def can_prestart() -> bool:
-    """Return whether gRPC is installed, to ask raylets for processes: Ray itself needs none."""
-    return importlib.util.find_spec("grpc") is not None
-
-
-def is_idle_worker(command: str) -> bool:
-    """Return whether a raylet's process, by its command line, has never had an actor."""
-    return command.startswith(_IDLE) or _BEGINNING in command
-
-
-def get_runtime_env(handle: Any) -> str:  # an actor handle
-    """Return an actor's runtime environment in the form by which Ray matches processes."""
-    import ray._private.state as private_state
-    from ray.core.generated import gcs_pb2
-
-    row = private_state.state.get_actor_info(handle._actor_id)  # noqa: SLF001
-    if row is None:
-        raise LookupError("Ray knows no such actor")
-    return str(gcs_pb2.ActorTableData.FromString(row).serialized_runtime_env)
-
-
-def prestart_workers(
-    raylet: str, count: int, *, job: str, runtime_env: str, keep_s: float, within_s: float
-) -> None:
-    """Ask a raylet (host:port) for idle processes that a job's actors may become.
-
-    They wait `keep_s` at most; the raylet ends those of a job that has ended. Raises
-    gRPC's error if the raylet cannot be asked.
-    """
-    import ray.core.generated.common_pb2 as words
-    import ray.core.generated.node_manager_pb2 as messages
-    import ray.core.generated.node_manager_pb2_grpc as service
-    from ray._private.grpc_utils import init_grpc_channel
-
-    request = messages.PrestartWorkersRequest(
-        language=words.Language.PYTHON,
-        job_id=bytes.fromhex(job),
-        num_workers=count,
-        keep_alive_duration_secs=math.ceil(keep_s),
-    )
-    request.runtime_env_info.serialized_runtime_env = runtime_env
-    channel = init_grpc_channel(raylet)
-    try:
-        stub = service.NodeManagerServiceStub(channel)
-        stub.PrestartWorkers(request, timeout=within_s)
-    finally:
-        channel.close()

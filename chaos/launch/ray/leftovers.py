@@ -16,7 +16,6 @@ import psutil
 from chaos.check.analysis import RunTables
 from chaos.launch.ray import compat
 from chaos.launch.ray.agent import find_run_processes
-from chaos.launch.ray.prestart import is_waiting
 from chaos.launch.raytrain.storage import search_storage
 from chaos.model.event import AnyEvent, BystanderSeen, FailureDecided, Leftover, LeftoversSearched
 from chaos.model.history import History
@@ -41,8 +40,6 @@ class Leftovers:
     is_cluster_ours: bool = True
     #: on a cluster that others use too, the Ray jobs (hex) of the run
     jobs: frozenset[str] = frozenset()
-    #: it started processes for later attempts; those without work do not count
-    prestarts: bool = False
 
     @classmethod
     def from_cluster(cls, token: str, *, is_cluster_ours: bool) -> "Leftovers":
@@ -64,7 +61,7 @@ class Leftovers:
     ) -> None:
         """Wait a little until all has ended by itself; record and remove what has not."""
         # Only what does not end by itself is a leftover: Ray's own cleaning takes seconds.
-        for pid, command in _await_none(self._processes):
+        for pid, command in _await_none(lambda: find_run_processes(self.token)):
             journal.add(Leftover(kind="process", name=f"pid {pid}: {command}"))
             _end_process(pid)
         for pg_id in _await_none(lambda: [*filter(self._is_new, compat.open_placement_groups())]):
@@ -76,17 +73,6 @@ class Leftovers:
                 _end_process(pid)
         searched_storage = search_storage(journal, events, directory, is_watched=files)
         journal.add(LeftoversSearched(places=(*SEARCHED_PARTS, *searched_storage)))
-
-    def _processes(self) -> list[tuple[int, str]]:
-        """Return the run's processes; end those that still wait for work, which will not come.
-
-        Their raylet would end them too, once they have registered with it.
-        """
-        processes = find_run_processes(self.token)
-        idle_pids = {pid for pid, _ in processes if self.prestarts and is_waiting(pid)}
-        for pid in idle_pids:
-            _end_process(pid)
-        return [(pid, command) for pid, command in processes if pid not in idle_pids]
 
     def _actors(self) -> list[tuple[str, int]]:
         return [

@@ -352,21 +352,3 @@ def trainer_class() -> Any:  # the base of all trainers
 def resources_per_worker(scaling_config: Any) -> dict[str, float]:
     """Return the resources of one worker, defaults filled in."""
     return dict(scaling_config._resources_per_worker_not_none)  # noqa: SLF001
-
-
-def setup_hook_env() -> str:
-    """Return the variable that names the function a worker process of Ray calls once connected."""
-    from ray._private.ray_constants import WORKER_PROCESS_SETUP_HOOK_ENV_VAR
-
-    return str(WORKER_PROCESS_SETUP_HOOK_ENV_VAR)
-
-
-def has_setup_hook(run_config: Any) -> bool:  # a RunConfig
-    """Return whether the job or its workers have a set-up function of their own."""
-    import ray
-
-    job_env = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}
-    return any(
-        "worker_process_setup_hook" in env or setup_hook_env() in env.get("env_vars", {})
-        for env in (job_env, run_config.worker_runtime_env or {})
-    )

@@ -12,7 +12,6 @@ from chaos.launch.job import describe_script_line
 from chaos.launch.raytrain import compat
 from chaos.launch.raytrain.bucket import RemoteStorage, hide_keys, join_uri, save_remote_storage
 from chaos.launch.raytrain.observer import convert_value
-from chaos.launch.raytrain.preimport import build_preimport_env
 from chaos.launch.raytrain.trainer import (
     build_cpu_settings,
     build_fitting_settings,
@@ -117,7 +116,7 @@ class FitWrapper:
             self._configure_run(run, part)
         # Ray 2.60 caches the context for the script's own path, and would store there.
         vars(run).pop("storage_context", None)
-        _mark_workers(run, {**build_preimport_env(trainer), **find_metadata_variables(), **job.env})
+        _mark_workers(run, {**find_metadata_variables(), **job.env})
         self._configure_resources(trainer, part)
 
     def _is_configured(self, run: Any) -> bool:

@@ -44,11 +44,6 @@ def build_gloo_settings(backend_config: Any) -> dict[str, Any]:
     return {"backend": "gloo"} if "nccl" in str(getattr(backend_config, "backend", "")) else {}
 
 
-def is_torch_trainer(trainer: Any) -> bool:  # a trainer of Ray Train
-    """Return whether a trainer's workers form a process group of torch."""
-    return any(cls.__name__ == "TorchTrainer" for cls in type(trainer).__mro__)
-
-
 _TYPE_PREFIX = "accelerator_type:"  # a node of Ray has this resource for the GPUs of its machine
 
 

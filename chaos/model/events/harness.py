@@ -182,25 +182,6 @@ class Disturbed(Event, frozen=True, kw_only=True):
         return f"disturbed: {self.why}"
 
 
-class WorkersPrestarted(Event, frozen=True, kw_only=True):
-    """Idle processes were requested for the next attempt, which recovers sooner with them."""
-
-    attempt: int
-    #: the number of this attempt's workers that had been waiting
-    used_count: int = msgspec.field(name="taken")
-    #: the number of additional ones, by node
-    requested_by_node: dict[str, int] = msgspec.field(name="asked")
-    #: the reason why the raylets could not be asked
-    error: str | None = None
-
-    def _text(self) -> str:
-        taken_text = f"workers of attempt {self.attempt} that had been waiting: {self.used_count}"
-        if self.error is not None:
-            return f"{taken_text}; no more could be asked for: {self.error}"
-        requested_count = sum(self.requested_by_node.values())
-        return f"{taken_text}; processes asked for, for the next attempt: {requested_count}"
-
-
 class LeftoversSearched(Event, frozen=True, kw_only=True):
     """The harness has searched these places for leftovers of the run."""
 

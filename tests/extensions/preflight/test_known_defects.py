@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.known_defects import KNOWN, KnownDefect, find_installed_defects
+from chaos.extensions.known_defects import KNOWN, KnownDefect, find_installed_defects
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,0 +1,1 @@
+"""`chaos doctor`: the check of this machine for the needs of runs."""

@@ -1,0 +1,1 @@
+"""`chaos init`: a first scenario and a workflow for a script."""
