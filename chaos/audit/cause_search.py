@@ -37,7 +37,9 @@ from chaos.run.display_path import format_path
 from chaos.run.ports import Backend
 from chaos.wording import join_names
 
+CAUSES_MAX = 4  # of more, `NAMED_MAX` are named
 NAMED_MAX = 3
+GROUP_MAX = 3  # paths to one attribute of which each is tried to be left out
 SINGLE_TRIES = 2  # the likeliest, each tried alone before all together
 Paths: TypeAlias = tuple[str, ...]
 
@@ -104,12 +106,15 @@ class CauseOutcome:
             names = _list_names(tuple(candidate.path for candidate in self.candidates))
             consequence = "training still is not the baseline's"
             return f"With {names} set to the baseline's, {consequence}.{self._unread_note}"
+        named_causes = self.cause[: NAMED_MAX if len(self.cause) > CAUSES_MAX else None]
+        other_count = len(self.cause) - len(named_causes)
         names = join_names(
             [
                 candidate.name
                 + (f" set to {candidate.baseline_text}" * bool(candidate.baseline_text))
-                for candidate in self.cause
+                for candidate in named_causes
             ]
+            + [f"{other_count} more"] * bool(other_count)
         )
         verb = "it did" if len(self.cause) == 1 else "they did"
         accuracy = "to the last bit" if self.is_exact else "within the tolerance"
@@ -118,8 +123,14 @@ class CauseOutcome:
             reason = ": such processes keep what they are started with"
         return (
             f"With {names} at the resume, as in the baseline, training is the baseline's "
-            f"{accuracy}{reason}.{self._idle_note}"
+            f"{accuracy}{reason}.{self._time_note}{self._idle_note}"
         )
+
+    @property
+    def _time_note(self) -> str:
+        if not self.is_cut_short:
+            return ""
+        return " Time ended before it was seen whether fewer of them do."
 
     @property
     def _unread_note(self) -> str:
@@ -191,13 +202,19 @@ def _has_all_steps(analysis: RunAnalysis) -> bool:
 def find_minimal_paths(paths: Paths, is_right: Callable[[Paths], bool]) -> Paths | None:
     """Return a part of the paths that is right, and without any one of which it is not.
 
-    None if all of them together are not right.
+    None if all of them together are not right. One attribute of more than `GROUP_MAX` objects is
+    taken as a whole.
     """
     single_path = next((path for path in paths[:SINGLE_TRIES] if is_right((path,))), None)
     if single_path is not None:
         return (single_path,)
     if len(paths) <= 1 or not is_right(paths):
         return None
+    groups = _group_by_attribute(paths)
+    if (group := next(filter(is_right, groups), None)) is not None:
+        if len(group) > GROUP_MAX:
+            return group
+        paths = group
     count = 2
     while len(paths) > 1:
         part_size = -(-len(paths) // count)
@@ -214,6 +231,20 @@ def find_minimal_paths(paths: Paths, is_right: Callable[[Paths], bool]) -> Paths
         else:
             count = min(2 * count, len(paths))
     return paths
+
+
+def _group_by_attribute(paths: Paths) -> list[Paths]:
+    """Return the paths to one attribute of several objects below the same one, for each of these.
+
+    A flag that each layer of a model has is lost in all of them: of seven layers none is mended
+    alone, and to leave out one at a time took longer than there was time for.
+    """
+    paths_by_name: dict[tuple[str, str], list[str]] = {}
+    for path in paths:
+        root, _, attribute = path.partition(".")
+        paths_by_name.setdefault((root, attribute.rpartition(".")[2]), []).append(path)
+    groups = (tuple(group) for group in paths_by_name.values())
+    return [group for group in groups if 1 < len(group) < len(paths)]
 
 
 def find_nearest_cause(
@@ -293,6 +324,7 @@ class CauseSearch:
             )
         except TimeoutError:
             is_cut_short = True
+            cause = min(self._idle_by_paths, key=len, default=None)
         if cause is None:
             shared_paths = (c.path for c in census.find_shared_generators(analysis))
             failed_generators = tuple(path for path in shared_paths if path in self._failed_paths)
@@ -316,6 +348,7 @@ class CauseSearch:
             self.plan.expect.is_exact,
             idle=tuple(dict.fromkeys((*idle_paths, *self._idle_by_paths[cause]))),
             generators=tuple(path for path in cause if path in self._generators),
+            is_cut_short=is_cut_short,
         )
 
     def _list_candidates(

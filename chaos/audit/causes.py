@@ -142,6 +142,8 @@ class CauseTrials:
 
     def _find_severity(self, finding: Finding, outcome: CauseOutcome) -> Severity | None:
         """Return the severity by a cause that was shown; None for that of the runs."""
+        if outcome.is_cut_short and outcome.generators:
+            return None  # what else is among the values may be idle
         if not outcome.is_drawn:
             # Whatever looks drawn, such as another order, came of a value that was lost.
             return "wrong result"

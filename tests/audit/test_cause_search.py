@@ -1,5 +1,6 @@
 """The fewest values without which training is not the baseline's."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,30 @@ def test_what_all_together_do_not_mend_costs_few_runs(paths: list[str]) -> None:
 
     assert find_minimal_paths(tuple(paths), is_right) is None
     assert len(tried) <= 3
+
+
+@pytest.mark.parametrize("layer_count", [2, 7])
+def test_a_flag_that_every_layer_has_is_found_in_few_runs(layer_count: int) -> None:
+    flags = [f"net.body.{n}.frozen" for n in range(layer_count)]
+    modes = [f"net.body.{n}.training" for n in range(layer_count)]
+    tried: list[Paths] = []
+
+    def is_right(part: Paths) -> bool:
+        tried.append(part)
+        return {*flags} <= {*part}
+
+    paths = tuple(path for pair in zip(modes, flags, strict=True) for path in pair)
+
+    assert find_minimal_paths(paths, is_right) == tuple(flags)
+    assert len(tried) <= 8
+
+
+def test_one_of_two_objects_with_a_counter_is_the_cause_alone() -> None:
+    paths = ("job.lr", "job.epoch", "job.meter.count", "job.other.count")
+
+    cause = find_minimal_paths(paths, lambda part: "job.other.count" in part)
+
+    assert cause == ("job.other.count",)
 
 
 def test_what_differs_earliest_is_tried_before_what_may_follow_from_it() -> None:
@@ -154,29 +179,37 @@ def test_a_run_that_stops_before_the_end_has_mended_nothing(last_attempt: int) -
     assert not trained_equally(stopped, "trajectory")
 
 
+def search_values(
+    monkeypatch: pytest.MonkeyPatch,
+    candidates: tuple[CensusDifference, ...],
+    try_paths: Callable[..., bool],
+) -> CauseSearch:
+    """Return a search among these values, of which none is a file and no run is looked at."""
+    monkeypatch.setattr(CauseSearch, "_try_paths", try_paths)
+    monkeypatch.setattr(CauseSearch, "_find_file_cause", lambda *_: None)
+    monkeypatch.setattr(CauseSearch, "_watch_closely", lambda *_: (None, Path()))
+    monkeypatch.setattr("chaos.check.census.find_candidates", lambda _: ())
+    monkeypatch.setattr("chaos.check.census.find_shared_generators", lambda _: candidates)
+    monkeypatch.setattr("chaos.check.census.find_resume_places", lambda _: {1: START})
+    plan = Story().plan().replace(backend="fork")
+    folder = AuditFolder(Path(), {})
+    return CauseSearch(FakeBackend(), Ticking(), folder, plan, Baseline([Story().baseline()]))
+
+
 @pytest.mark.parametrize("tried_generator", [True, False])
 def test_a_generator_that_was_given_in_vain_is_not_the_cause_though_time_ends(
     monkeypatch: pytest.MonkeyPatch, *, tried_generator: bool
 ) -> None:
-    generator = CensusDifference("rng.torch", "", "", is_initial=True)
-    value = CensusDifference("collate.mean", "", "", is_initial=True)
-    plan = Story().plan().replace(backend="fork")
-    folder = AuditFolder(Path(), {})
-    search = CauseSearch(FakeBackend(), Ticking(), folder, plan, Baseline([Story().baseline()]))
-
-    def try_paths(_: CauseSearch, paths: Paths, *__: object) -> bool:
+    def try_paths(search: CauseSearch, paths: Paths, *_: object) -> bool:
         if paths != ("rng.torch",) or not tried_generator:
             raise TimeoutError
         search._failed_paths.add("rng.torch")
         return False
 
+    generator = CensusDifference("rng.torch", "", "", is_initial=True)
+    value = CensusDifference("collate.mean", "", "", is_initial=True)
+    search = search_values(monkeypatch, (generator, value), try_paths)
     analysis = analysis_of(Story((Strike(2, 3, 1),)))
-    monkeypatch.setattr(CauseSearch, "_try_paths", try_paths)
-    monkeypatch.setattr(CauseSearch, "_find_file_cause", lambda *_: None)
-    monkeypatch.setattr(CauseSearch, "_watch_closely", lambda *_: (None, Path()))
-    monkeypatch.setattr("chaos.check.census.find_candidates", lambda _: ())
-    monkeypatch.setattr("chaos.check.census.find_shared_generators", lambda _: (generator, value))
-    monkeypatch.setattr("chaos.check.census.find_resume_places", lambda _: {1: START})
 
     if not tried_generator:
         with pytest.raises(TimeoutError):
@@ -186,3 +219,25 @@ def test_a_generator_that_was_given_in_vain_is_not_the_cause_though_time_ends(
 
     assert (outcome.cause, outcome.generators) == (None, ("rng.torch",))
     assert outcome.is_cut_short
+
+
+def test_the_fewest_values_that_mended_are_named_though_time_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paths = tuple("abcdefgh")
+
+    def try_paths(search: CauseSearch, tried: Paths, *_: object) -> bool:
+        if len(tried) == 2:
+            raise TimeoutError
+        is_right = {"a", "d"} <= {*tried}
+        if is_right:
+            search._idle_by_paths[tried] = ()
+        return is_right
+
+    values = tuple(CensusDifference(path, "", "", is_initial=True) for path in paths)
+    outcome = search_values(monkeypatch, values, try_paths).find_cause(
+        analysis_of(Story((Strike(2, 3, 1),)))
+    )
+
+    assert [value.path for value in outcome.cause or ()] == ["a", "b", "c", "d"]
+    expect_text(outcome.sentence, "time ended")
