@@ -5,6 +5,7 @@
     │   ├── RequestError      a value of a request is wrong
     │   ├── ScenarioError     a scenario file is wrong, at a line
     │   ├── JobError          the job cannot run even without a fault
+    │   │   ├── FailedJobError      it fails without any fault
     │   │   ├── OtherLauncherError  it is for another launcher than the one that starts it
     │   │   └── UnmetNeedError    its environment lacks what it needs
     │   │       └── MissingExtraError   a package that an extra of ours installs
@@ -139,6 +140,10 @@ class JobError(UsageError):
     ) -> None:
         super().__init__(problem, hint, location=location)
         self.log_lines = tuple(log_lines)
+
+
+class FailedJobError(JobError):
+    """The job fails without any fault."""
 
 
 class OtherLauncherError(JobError):

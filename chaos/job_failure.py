@@ -9,6 +9,7 @@ from chaos.check.ending import find_ending
 from chaos.check.rank_epochs import find_stepped_epochs
 from chaos.check.standstill import describe_waits, find_waits
 from chaos.errors import (
+    FailedJobError,
     ForeignFileError,
     HarnessError,
     JobError,
@@ -158,7 +159,7 @@ def build_job_error(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     if _is_before_fit(plan, run.history):
         suggestion = _suggest_launcher(plan, "torchrun")
         hint = f"If torchrun starts this script, {suggestion[0].lower()}{suggestion[1:]} {hint}"
-    return JobError(problem, hint, location=_locate_job_line(plan), log_lines=log_lines)
+    return FailedJobError(problem, hint, location=_locate_job_line(plan), log_lines=log_lines)
 
 
 def _suggest_more_time(plan: Plan, history: History) -> str:
@@ -176,10 +177,7 @@ def extract_last_lines(text: str) -> tuple[str, ...]:
 
 
 def _find_launcher_error(plan: Plan, run: FinishedRun) -> OtherLauncherError | None:
-    """Return the error for a job that failed as another launcher is its own; or None.
-
-    It asked for what torchrun gives, or trained in each of torchrun's ranks by itself.
-    """
+    """Return the error for a job that asked for torchrun, or trained in each of its ranks alone."""
     if (separation := _find_separate_training(plan, run.history)) is not None:
         problem = f"{Path(plan.job.source).name} failed under torchrun, where {separation}: "
         return _build_separate_error(plan, f"{problem}{_describe_reason(run)}", separation)

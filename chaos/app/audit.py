@@ -73,9 +73,7 @@ def run_audit(request: AuditRequest, listener: AuditListener, *, command: str) -
     that was asked for stands. `command` is the line that repeats the audit. Raises `UsageError` for
     a mistake in the request, and for a job that fails without a fault.
     """
-    return retry_launcher(
-        lambda error: _AuditRun(request, listener, command, error).run(), request.launcher
-    )
+    return retry_launcher(lambda error: _AuditRun(request, listener, command, error).run(), request)
 
 
 class _AuditRun:

@@ -4,12 +4,18 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from chaos.app.field_rules import Request
 from chaos.audit.folder import AuditFolder
 from chaos.audit.plans import NodeRange
-from chaos.errors import MissingExtraError, OtherLauncherError, RequestError, UsageError
+from chaos.errors import (
+    FailedJobError,
+    MissingExtraError,
+    OtherLauncherError,
+    RequestError,
+    UsageError,
+)
 from chaos.installation import build_install_command
 from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher
 from chaos.model.launcher_policy import LauncherPolicy
@@ -36,8 +42,21 @@ def locate_script(script: Path, *, is_module: bool) -> ModuleFile:
     return module_file
 
 
+class LauncherRequest(Protocol):
+    """What a request says of the start of its script."""
+
+    @property
+    def script(self) -> Path: ...
+    @property
+    def module(self) -> bool: ...
+    @property
+    def launcher(self) -> Launcher | None: ...
+    @property
+    def workers(self) -> int | tuple[int, int] | None: ...
+
+
 def retry_launcher(
-    run_attempt: Callable[[OtherLauncherError | None], R], launcher_option: Launcher | None
+    run_attempt: Callable[[OtherLauncherError | None], R], request: LauncherRequest
 ) -> R:
     """Return the result of an attempt, or of a second one if a guessed launcher was wrong.
 
@@ -46,9 +65,22 @@ def retry_launcher(
     try:
         return run_attempt(None)
     except OtherLauncherError as error:
-        if launcher_option is not None:
+        if request.launcher is not None:
             raise
         return run_attempt(error)
+    except FailedJobError as error:
+        # A script with accelerate, Lightning or a Trainer may be written for one process: two ranks
+        # rename the same folder, say. One that was asked for in several ranks stands.
+        is_guessed = request.launcher is None and request.workers is None
+        script = locate_script(request.script, is_module=request.module)
+        if not is_guessed or not find_launcher_evidence(script).is_for_any_rank_count:
+            raise
+        evidence = "it fails in several ranks without any fault, and may be written for one"
+        return run_attempt(
+            OtherLauncherError(
+                str(error), "", location=error.location, launcher="python", evidence=evidence
+            )
+        )
 
 
 def choose_launcher(

@@ -31,6 +31,7 @@ _JOINS_ITSELF = {
     "composer": ("Trainer",),
     "ignite": ("Parallel", "initialize"),
 }
+_JOINS_ALWAYS = frozenset({"deepspeed"})  # of these, what needs the variables of a launcher
 # Functions that start the workers themselves, likewise.
 _STARTS = {
     "torch": ("spawn", "start_processes"),  # torch.multiprocessing
@@ -38,6 +39,8 @@ _STARTS = {
 }
 # Packages of a `Process`, which is a worker where a group is joined beside it.
 _PROCESS = frozenset({"multiprocessing", "torch", ""})
+_GROUP_FACTS = frozenset({"group", "library_group"})
+_DECISIVE_FACTS = _GROUP_FACTS | {"spawn_location"}
 _MAKES_FIT = ("Trainer", "Tuner")  # the ends of the names of Ray's classes that have a `fit()`
 
 # A module is read as a tree only where its text has one of these words: most have none, and a
@@ -73,6 +76,8 @@ class LauncherEvidence:
     ray: str | None = None
     #: a group of processes is joined
     group: str | None = None
+    #: a library is called that joins one where one is started, and trains alone where none is
+    library_group: str | None = None
     #: a variable or an option is read that torchrun gives its workers
     torchrun_variable_location: str | None = None
     #: the workers are started by the script itself
@@ -84,17 +89,23 @@ class LauncherEvidence:
             return "ray"
         return (
             "torchrun"
-            if (self.group or self.torchrun_variable_location) and self.spawn_location is None
+            if (self.group or self.library_group or self.torchrun_variable_location)
+            and self.spawn_location is None
             else "python"
         )
+
+    @property
+    def is_for_any_rank_count(self) -> bool:
+        """Whether torchrun is guessed by a library alone, under which a script may train alone."""
+        return self.launcher == "torchrun" and not (self.group or self.torchrun_variable_location)
 
     def __str__(self) -> str:
         if self.ray is not None:
             return f"{self.ray} imports Ray"
         if self.spawn_location is not None:
             return f"{self.spawn_location} starts its workers itself, and no need for Ray was seen"
-        if self.group is not None:
-            return f"{self.group} joins a group of processes, and no need for Ray was seen"
+        if (group := self.group or self.library_group) is not None:
+            return f"{group} joins a group of processes, and no need for Ray was seen"
         if self.torchrun_variable_location is not None:
             return (
                 f"{self.torchrun_variable_location} asks for its rank, and no need for Ray was seen"
@@ -118,13 +129,11 @@ def find_launcher_evidence(script: ModuleFile) -> LauncherEvidence:
             return LauncherEvidence(ray=_describe_location(text.file, ray))
         for fact, line in text.facts.items():
             location_by_fact.setdefault(fact, _describe_location(text.file, line))
-        is_decided |= number == 0 and not location_by_fact.keys().isdisjoint(
-            ("group", "spawn_location")
-        )
+        is_decided |= number == 0 and not location_by_fact.keys().isdisjoint(_DECISIVE_FACTS)
         # Who states a rank has it from somebody: what starts the workers may be in another module.
         if is_decided and not text.states_rank:
             break
-    if location_by_fact.keys().isdisjoint(("group", "spawn_location")):
+    if location_by_fact.keys().isdisjoint(_DECISIVE_FACTS):
         location_by_fact |= {"ray": built_on} if (built_on := code.find_ray_importer()) else {}
     return LauncherEvidence(**location_by_fact)
 
@@ -252,7 +261,7 @@ class _ModuleText:
             waiting += [(child, inner_nesting) for child in ast.iter_child_nodes(node)]
         for expression in self._used_expressions:
             self._classify_use(expression)
-        if "group" in self.facts:
+        if not _GROUP_FACTS.isdisjoint(self.facts):
             for line in self._process_lines:
                 self._record_fact("spawn_location", line)
 
@@ -301,12 +310,11 @@ class _ModuleText:
         if package == "ray" and self._knows_ray and name.endswith(_MAKES_FIT):
             self._ray_imports.append(("top", expression.lineno))
         joining_names = _JOINS_ITSELF.get(package, ())
-        if (
-            name in _JOINS
-            or name in joining_names
-            or ("Trainer" in joining_names and name.endswith("Trainer"))
-        ):
+        is_trainer = "Trainer" in joining_names and name.endswith("Trainer")
+        if name in _JOINS or (package in _JOINS_ALWAYS and name in joining_names):
             self._record_fact("group", expression.lineno)
+        elif name in joining_names or is_trainer:
+            self._record_fact("library_group", expression.lineno)
         if name in _STARTS.get(package, ()):
             self._record_fact("spawn_location", expression.lineno)
         if name == "Process" and package in _PROCESS:

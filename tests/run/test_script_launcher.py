@@ -85,13 +85,14 @@ def test_ray_that_a_script_can_do_without_is_not_needed(tmp_path: Path, source: 
         "from pytorch_lightning import Trainer as T\nT().fit(model)\n",
         "from lightning.pytorch.cli import LightningCLI\nLightningCLI(Model)\n",
         "from lightning.fabric import Fabric\nFabric()\n",
-        "import deepspeed\ndeepspeed.initialize(model=model)\n",
     ],
 )
 def test_a_library_that_joins_the_group_by_itself_is_torchruns_unless_ray_is_there(
     tmp_path: Path, source: str
 ) -> None:
-    assert of(tmp_path, source) == LauncherEvidence(group=f"{tmp_path}/train.py:2")
+    evidence = of(tmp_path, source)
+    assert evidence == LauncherEvidence(library_group=f"{tmp_path}/train.py:2")
+    assert evidence.is_for_any_rank_count
     assert of(tmp_path, source + "import ray.train\n").launcher == "ray"
     torch_trainer = "from ray.train.torch import TorchTrainer\n"
     assert of(tmp_path, source + torch_trainer).launcher == "ray"
@@ -108,7 +109,24 @@ def test_a_library_that_joins_the_group_by_itself_is_torchruns_unless_ray_is_the
     ],
 )
 def test_a_name_alone_joins_no_group(tmp_path: Path, source: str) -> None:
-    assert of(tmp_path, source).group is None
+    evidence = of(tmp_path, source)
+    assert (evidence.group, evidence.library_group) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import deepspeed\ndeepspeed.initialize(model=model)\n",
+        "from accelerate import Accelerator\nAccelerator()\n" + JOINS,
+        "import os\nfrom accelerate import Accelerator\nAccelerator()\nos.environ['RANK']\n",
+    ],
+)
+def test_a_script_that_needs_a_launcher_trains_in_no_single_process(
+    tmp_path: Path, source: str
+) -> None:
+    evidence = of(tmp_path, source)
+    assert evidence.launcher == "torchrun"
+    assert not evidence.is_for_any_rank_count
 
 
 RAYS = "from ray.train.torch import TorchTrainer\n\ndef train():\n    TorchTrainer(f).fit()\n"

@@ -111,7 +111,7 @@ def run_search(request: SearchRequest, listener: SearchListener, *, command: str
     if find_spec("hypothesis") is None:
         raise MissingExtraError.from_package("chaos search", "Hypothesis", "search")
     attempt = _Attempt(request, listener, command)
-    return retry_launcher(partial(_run_attempt, attempt), request.launcher)
+    return retry_launcher(partial(_run_attempt, attempt), request)
 
 
 def _run_attempt(attempt: _Attempt, launcher_error: OtherLauncherError | None) -> "SearchResult":
