@@ -21,7 +21,7 @@ from chaos.check.kinds.state import (
     WrongModelSaved,
 )
 from chaos.check.prose.state import describe_part_value
-from chaos.check.saved_model import find_wrong_save, is_model_in_file
+from chaos.check.saved_model import are_buffers_in_file, find_wrong_save, is_model_in_file
 from chaos.model.event import Component, ParametersNamed, StateSeen
 from chaos.model.history import History
 from chaos.model.places import TrainingPlace
@@ -63,7 +63,7 @@ def _build_value_facts(analysis: RunAnalysis, rows: Sequence[ResumeRow]) -> Part
     moment = _find_moment(analysis, row)
     if moment is not None:
         return PartOfOtherMoment(*shared_facts, moment)
-    change_hint = _find_change_hint(row)
+    change_hint = _find_change_hint(analysis, row)
     if change_hint is not None:
         return PartChanged(*shared_facts, change_hint)
     return PartNotRestored(*shared_facts, _find_restore_hint(row))
@@ -80,7 +80,10 @@ def _find_other_parts(rows: Sequence[ResumeRow]) -> tuple[str, ...]:
     return tuple(name for name in names if name != rows[0].component)
 
 
-def _find_change_hint(row: ResumeRow) -> ChangeHint | None:
+def _find_change_hint(analysis: RunAnalysis, row: ResumeRow) -> ChangeHint | None:
+    is_other_buffer = row.group == "buffers" and row.standing == "different"
+    if is_other_buffer and are_buffers_in_file(analysis, row):
+        return "saved buffers"
     component_kind = _find_component_kind(row)
     is_whole = component_kind == row.group or component_kind not in _RESTORE_HINTS
     return _CHANGE_HINTS.get(row.group) if row.standing == "different" and is_whole else None

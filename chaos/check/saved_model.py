@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from chaos.check.analysis import RunAnalysis
 from chaos.check.kinds.state import WrongSave
 from chaos.model.event import Component, FileSaved, SavedPart
-from chaos.model.places import TrainingPlace
+from chaos.model.places import AttemptRank, TrainingPlace
 from chaos.resume.state_at_resume import ResumeRow
 from chaos.resume.state_snapshots import index_parts
 
@@ -21,6 +21,22 @@ def is_model_in_file(analysis: RunAnalysis, row: ResumeRow, model: Component | N
     return bool(digest) and any(
         digest in _list_digests(part) for part in _find_loaded_parts(analysis, row)
     )
+
+
+def are_buffers_in_file(analysis: RunAnalysis, row: ResumeRow) -> bool:
+    """Return whether a file that was read holds as many tensors as a model and its buffers have.
+
+    A right `state_dict()` was said to lack buffers that the first forward call had moved, since the
+    flag that keeps them still was lost.
+    """
+    entry = analysis.run.snapshots.entries.get(AttemptRank(row.attempt, row.rank))
+    model = None
+    if entry is not None:
+        model = index_parts(entry[1]).get(row.component.replace(".buffers", "", 1))
+    if model is None or row.actual is None:
+        return False
+    count = model.count + row.actual.count
+    return any(part.count == count for part in _find_loaded_parts(analysis, row))
 
 
 def find_wrong_save(analysis: RunAnalysis, row: ResumeRow) -> WrongSave | None:

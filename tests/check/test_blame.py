@@ -14,6 +14,7 @@ from tests.check.each import judge_each
 from tests.check.parts import KILLED, TWICE, fresh, lost, part
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, restored_wrong, result_on, shifted, verdict_on
+from tests.check.test_words_of_causes import with_files
 from tests.check.watching import digest
 from tests.findings import expect_finding, expect_in_headline
 
@@ -218,6 +219,21 @@ def test_running_statistics_that_were_lost_have_a_remedy_of_their_own() -> None:
         standing="different",
         expects_own_state=False,
     )
+
+
+@pytest.mark.parametrize(("buffer_count", "kind"), [(1, "part-changed"), (2, "part-not-restored")])
+def test_buffers_that_the_file_holds_are_not_said_to_be_missing_there(
+    buffer_count: int, kind: str
+) -> None:
+    entered = next(e for _, e in KILLED.history().select_events(ev.StateSeen))
+    model = next(part for part in entered.components if part.name == "model")
+    in_file = ev.SavedPart(
+        name="net", kind="numbers", digest="x", tensors="x", count=model.count + buffer_count
+    )
+    verdict = buffers(moved(with_files(KILLED.history(), in_file), 1), 1.2)
+
+    expect_in_headline(verdict, kind, part="model.buffers", standing="different")
+    assert verdict.broken[0].anomalies[0].is_unexplained == (kind == "part-changed")
 
 
 def test_running_statistics_that_follow_from_other_masks_are_no_cause() -> None:

@@ -139,7 +139,10 @@ ODD = ev.Component(name="model", digest="odd", size=7.0, count=4)
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"tensors": "due"}, "; the file that was read holds it: `model.load_state_dict` was not"),
+        (
+            {"tensors": "due"},
+            "; the file that was read holds it: likely `model.load_state_dict`",
+        ),
         ({"tensors": "odd"}, "; the file holds it so: what was saved is not the model that was"),
         (
             {"tensors": "x", "dtype": "bfloat16", "widened": "odd"},

@@ -24,7 +24,7 @@ RestoreHint = Literal[
     "rng",
 ]
 #: Likewise of a part that is there, and neither what it was nor what it began with.
-ChangeHint = Literal["model", "optimizer"]
+ChangeHint = Literal["model", "saved buffers", "optimizer"]
 PartStanding = Literal["not restored", "reset", "different"]
 
 

@@ -143,27 +143,27 @@ def _guess_reason(facts: OrderFacts) -> str:
     """Return the part of the sentence that says what is likely and was not shown; may be empty."""
     match facts:
         case InputsShifted():
-            return ": what draws or orders them did not come back"
+            return ": likely what draws or orders them did not come back"
         case UnknownSamples(has_restored_generators=False):
             return (
-                ": the place in the data, or the generator that draws or augments them, did not "
-                "come back"
+                ": likely the place in the data, or the generator that draws or augments them, did "
+                "not come back"
             )
         case OtherEpochSamples():
             generator_text = f" (or a generator that draws it: {', '.join(facts.generators)})"
             return (
-                f": the place in the data{generator_text if facts.generators else ''} did not "
-                "come back"
+                f": likely the place in the data{generator_text if facts.generators else ''} did "
+                "not come back"
             )
         case OtherEpochOrder(has_right_start=True):
             return (
-                ": the resume began in the right order, and the loader of later epochs did not "
+                ": the resume began in the right order; likely the loader of later epochs did not "
                 "count it"
             )
         case OtherEpochOrder():
             return (
-                ": the sampler counts epochs from the resume, or the generator that shuffles "
-                "began anew"
+                ": likely the sampler counts epochs from the resume, or the generator that "
+                "shuffles began anew"
             )
         case _:
             return ""

@@ -40,36 +40,38 @@ _KERAS_HINT = (
     "`tf.train.Checkpoint` that is not given it; `model.compile` after loading makes a new one"
 )
 _RESTORE_HINTS: Mapping[RestoreHint, str] = {
-    "model": "`model.load_state_dict` was not called, matched no name (`strict=False`, a `module.` "
-    "prefix), or came before the model was built anew",
-    "buffers": "its parameters came back, and its buffers did not, such as the running "
-    "statistics of batch normalisation: `state_dict()` has them, `parameters()` has not, and "
-    "`strict=False` leaves them out where names do not match",
+    "model": "likely `model.load_state_dict` was not called, matched no name (`strict=False`, a "
+    "`module.` prefix), or came before the model was built anew",
+    "buffers": "its parameters came back; likely its buffers, such as the running statistics of "
+    "batch normalisation, were not saved or not loaded: `state_dict()` has them, `parameters()` "
+    "has not, and `strict=False` leaves them out where names do not match",
     "gradients": "gradients of an accumulation that was not finished are lost with the process: "
     "save after `optimizer.step()`, or save them too",
-    "model.trees": "the checkpoint's booster was not given to the training as `xgb_model` "
+    "model.trees": "likely the checkpoint's booster was not given to the training as `xgb_model` "
     "(LightGBM: `init_model`)",
-    "model.weights": "the checkpoint was not read, or holds no weights under the model's name in "
-    "`tf.train.Checkpoint`; or the model was built anew after it",
-    "optimizer": "it was not saved, or `optimizer.load_state_dict` was not called, or came before "
-    "the optimizer was given its parameters",
+    "model.weights": "likely the checkpoint was not read, or holds no weights under the model's "
+    "name in `tf.train.Checkpoint`; or the model was built anew after it",
+    "optimizer": "likely it was not saved, or `optimizer.load_state_dict` was not called, or came "
+    "before the optimizer was given its parameters",
     "optimizer.iterations": _KERAS_HINT,
     "optimizer.slots": _KERAS_HINT,
-    "optimizer settings": "the optimizer's settings were set anew after its state was loaded, or "
-    "its state was not loaded",
-    "schedule": "it was not saved, or `scheduler.load_state_dict` was not called, or its state was "
-    "saved before `scheduler.step()`",
-    "scaler": "it was not saved, or `scaler.load_state_dict` was not called, or the scaler was "
-    "made after it",
+    "optimizer settings": "likely the optimizer's settings were set anew after its state was "
+    "loaded, or its state was not loaded",
+    "schedule": "likely it was not saved, or `scheduler.load_state_dict` was not called, or its "
+    "state was saved before `scheduler.step()`",
+    "scaler": "likely it was not saved, or `scaler.load_state_dict` was not called, or the scaler "
+    "was made after it",
     "averaged model": "the averaged weights, and how many they average, belong in the checkpoint; "
-    "they were built anew from the model",
-    "declared": "it belongs in the checkpoint, and was not saved or not loaded",
+    "likely they were built anew from the model",
+    "declared": "it belongs in the checkpoint; likely it was not saved or not loaded",
     "rng": "every rank saves its own generators' state, and sets it after all else that draws "
     "from them",
 }
 #: of a part for which no reason was seen
 CHANGE_HINTS: Mapping[ChangeHint, str] = {
     "model": "it was saved so, or changed after it was loaded: neither was seen",
+    "saved buffers": "the file that was read has tensors for them: they were not loaded from it, "
+    "or a forward call before this step moved them",
     "optimizer": "it was saved so, of another moment than the model, or changed after it was "
     "loaded: none of these was seen",
 }
