@@ -552,6 +552,31 @@ def test_a_module_of_which_nothing_is_compared_is_one_value_whatever_it_contains
     assert saved == ["odd.state_dict()", "both.0.state_dict()"]
 
 
+class Contrast(nn.Module):  # type: ignore[misc]
+    """An encoder that is trained, and beside it a queue of the keys that it has made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Linear(2, 2)
+        self.register_buffer("queue", torch.zeros(4))
+        self.register_buffer("mask", torch.zeros(4), persistent=False)
+
+
+def test_a_buffer_of_a_module_of_which_a_part_is_trained_is_a_value() -> None:
+    model = Contrast()
+    compared = frozenset(id(parameter) for parameter in model.encoder.parameters())
+    census = Census(SystemClock().now_ns, compared_tensors=compared)
+    census.add_values([("model", model)])
+    census.expand_all()
+    paths = [held.path for held in census.entries]
+
+    assert [path for path in paths if path.endswith(("queue", "mask"))] == [
+        "model.queue",
+        "model.mask",
+    ]
+    assert not any("weight" in path for path in paths)
+
+
 def test_a_module_is_given_back_as_it_was_kept() -> None:
     ahead, anew = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
     ahead(torch.randn(8, 2))

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import cache, lru_cache, partial
-from itertools import islice
+from itertools import chain, islice
 from queue import Queue
 from types import (
     CellType,
@@ -284,9 +284,8 @@ class Census:
             elif is_optimizer(type(value)):
                 self._add_hooks(path, value)
                 self._add_state_links(path, value)
-            named_members = (
-                (f"{path}.{name}", name, item) for name, item in _iterate_members(value)
-            )
+            members = chain(self._iterate_own_tensors(value), _iterate_members(value))
+            named_members = ((f"{path}.{name}", name, item) for name, item in members)
         for member_path, name, member in named_members:
             self._record_value(member_path, member, value, name)
             self._add_group_link(member_path, member, value, name)
@@ -345,6 +344,24 @@ class Census:
             self._add_readable(
                 path, module_tensors, lambda tensors: [tensor.detach() for tensor in tensors]
             )
+
+    def _iterate_own_tensors(self, module: Any) -> Iterator[tuple[str, Any]]:  # or any object
+        """Yield what a module itself would save, where only parts of it are compared.
+
+        The module of which an optimizer trains a part may have buffers of its own, such as the
+        queue of keys beside the encoder that is trained.
+        """
+        if not is_module(type(module)) or id(module) in self._covered_modules:
+            return
+        names = list_attributes(module, type(module))
+        unsaved_names = names.get("_non_persistent_buffers_set", ())
+        for name, tensor in (
+            *names.get("_parameters", {}).items(),
+            *names.get("_buffers", {}).items(),
+        ):
+            is_compared = tensor is None or id(tensor) in self._compared_tensors
+            if not is_compared and name not in unsaved_names:
+                yield name, tensor
 
     def _add_container(self, path: str, value: Any, depth: int) -> None:
         if (size := count_elements(value)) is not None:
