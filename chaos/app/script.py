@@ -43,16 +43,23 @@ def locate_script(script: Path, *, is_module: bool) -> ModuleFile:
 
 
 class LauncherRequest(Protocol):
-    """What a request says of the start of its script."""
+    """The part of a request that says how its script is started."""
 
     @property
-    def script(self) -> Path: ...
+    def script(self) -> Path:
+        """The script, or the dotted name of a module."""
+
     @property
-    def module(self) -> bool: ...
+    def module(self) -> bool:
+        """Whether `script` is the name of a module."""
+
     @property
-    def launcher(self) -> Launcher | None: ...
+    def launcher(self) -> Launcher | None:
+        """The launcher that was given; None: it is guessed."""
+
     @property
-    def workers(self) -> int | tuple[int, int] | None: ...
+    def workers(self) -> int | tuple[int, int] | None:
+        """The number of ranks, or the fewest and the most; None: none was given."""
 
 
 def retry_launcher(

@@ -97,7 +97,8 @@ class LauncherEvidence:
     @property
     def is_for_any_rank_count(self) -> bool:
         """Whether torchrun is guessed by a library alone, under which a script may train alone."""
-        return self.launcher == "torchrun" and not (self.group or self.torchrun_variable_location)
+        other_evidence = (self.group, self.torchrun_variable_location, self.spawn_location)
+        return self.ray is None and self.library_group is not None and not any(other_evidence)
 
     def __str__(self) -> str:
         if self.ray is not None:
