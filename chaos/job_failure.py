@@ -124,7 +124,7 @@ def check_rank_epochs(plan: Plan, baseline: Baseline) -> None:
     """Raise `JobError` where the ranks of the baseline ended one epoch at two steps."""
     if (epochs := find_stepped_epochs(plan, baseline.runs)) is not None:
         raise JobError(
-            f"the ranks do not step together: {epochs.describe_ends()}",
+            f"without a fault, {epochs.describe_ends()}",
             f"Write `epoch_steps: {epochs.steps}` below `job`: epochs are then counted by steps.",
             location=_locate_job_line(plan),
         )

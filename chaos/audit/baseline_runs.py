@@ -34,7 +34,7 @@ from chaos.check.analysis import RunTables
 from chaos.check.data_warnings import find_data_warnings
 from chaos.check.file_contents import find_unequal_files
 from chaos.check.prediction_band import RUNS_MIN
-from chaos.check.rank_epochs import EPOCHS_BY_STEPS, find_stepped_epochs
+from chaos.check.rank_epochs import divide_run, find_stepped_epochs
 from chaos.check.storage import find_shared_file_warnings
 from chaos.check.time_limits import add_idle_limit
 from chaos.errors import ClusterError, JobError, RequestError
@@ -512,7 +512,7 @@ class CleanRunSeries:
         if not self.counts_steps or all(run_steps == steps[0] for run_steps in steps):
             return job
         step_count = sum(count for (_, rank), count in steps[0].items() if rank == 0)
-        return job.replace(epoch_steps=-(-step_count // EPOCHS_BY_STEPS))
+        return job.replace(epoch_steps=divide_run(step_count))
 
     def align_epochs(self) -> list[History]:
         """Return the runs by which faults are placed, with the epochs of the watched one."""

@@ -106,15 +106,13 @@ class CauseOutcome:
             names = _list_names(tuple(candidate.path for candidate in self.candidates))
             consequence = "training still is not the baseline's"
             return f"With {names} set to the baseline's, {consequence}.{self._unread_note}"
-        named_causes = self.cause[: NAMED_MAX if len(self.cause) > CAUSES_MAX else None]
-        other_count = len(self.cause) - len(named_causes)
-        names = join_names(
+        names = _shorten_list(
             [
                 candidate.name
                 + (f" set to {candidate.baseline_text}" * bool(candidate.baseline_text))
-                for candidate in named_causes
-            ]
-            + [f"{other_count} more"] * bool(other_count)
+                for candidate in self.cause
+            ],
+            whole_max=CAUSES_MAX,
         )
         verb = "it did" if len(self.cause) == 1 else "they did"
         accuracy = "to the last bit" if self.is_exact else "within the tolerance"
@@ -146,10 +144,15 @@ class CauseOutcome:
         return f" {names} did not come back either, without a consequence at this resume."
 
 
-def _list_names(names: tuple[str, ...]) -> str:
-    extra_count = len(names) - NAMED_MAX
-    quotes = [f"`{name}`" for name in names[:NAMED_MAX]]
-    return join_names([*quotes, f"{extra_count} more"] if extra_count > 0 else quotes)
+def _list_names(names: Sequence[str]) -> str:
+    return _shorten_list([f"`{name}`" for name in names])
+
+
+def _shorten_list(texts: Sequence[str], *, whole_max: int = NAMED_MAX) -> str:
+    """Return these in words; of more than `whole_max` the first ones, and the number of others."""
+    if len(texts) <= whole_max:
+        return join_names(texts)
+    return join_names([*texts[:NAMED_MAX], f"{len(texts) - NAMED_MAX} more"])
 
 
 def _merge_candidates(

@@ -233,11 +233,11 @@ def note_clock_reports(
 
 
 def note_stepped_epochs(stepped_epochs: SteppedEpochs) -> Note:
-    """Return the note on a job whose ranks do not step together."""
+    """Return the note on a job whose ranks end an epoch at different steps."""
     steps = stepped_epochs.steps
     return note(
-        f"the ranks do not step together: {stepped_epochs.describe_ends()}; epochs are counted by "
-        f"steps, {steps} each (--epoch-steps {steps})"
+        f"{stepped_epochs.describe_ends()}: epochs are counted by steps, {steps} each "
+        f"(--epoch-steps {steps})"
     )
 
 

@@ -1,5 +1,6 @@
-"""Epochs by a number of steps, for a job whose ranks do not step together."""
+"""Epochs by a number of steps, for a job whose ranks end an epoch at different steps."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,7 +10,7 @@ from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.resume.regrid import ReportGrid
 
-EPOCHS_BY_STEPS = 5  # without an even distance of saves: an early, a late, three in between
+EPOCHS_BY_STEPS = 5  # an early one, a late one, and three in between
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,18 @@ class SteppedEpochs:
     ends: tuple[EpochEnd, EpochEnd]
 
     def describe_ends(self) -> str:
-        """Return both ends in words: "one epoch ended after step 18 of rank 0, and …"."""
+        """Return both ends in words, and no more than was seen: a save in a thread may be late."""
         first_end, other_end = self.ends
-        return f"one epoch ended {first_end}, and {other_end}"
+        return f"two ranks ended one epoch at different steps, {first_end} and {other_end}"
 
     def set_length(self, plan: Plan) -> Plan:
         """Return the plan with epochs of this length."""
         return plan.replace(job=plan.job.replace(epoch_steps=self.steps))
+
+
+def divide_run(step_count: int) -> int:
+    """Return the steps of an epoch, for a run of so many steps whose saves show no length."""
+    return math.ceil(step_count / EPOCHS_BY_STEPS)
 
 
 def find_stepped_epochs(plan: Plan, runs: Sequence[History]) -> SteppedEpochs | None:
@@ -76,5 +82,6 @@ def _find_save_distance(history: History, grid: ReportGrid) -> int:
     saves = (save for _, save in history.select_events(FileSaveBegun))
     save_steps = {grid.count_steps(save.rank, save.epoch, save.step) for save in saves}
     distances = {later - step for step, later in pairwise(sorted({0, *save_steps}))}
-    step_count = max(row[-1] for row in grid.cumulative_steps.values())
-    return distances.pop() if len(distances) == 1 else -(-step_count // EPOCHS_BY_STEPS)
+    if len(distances) == 1:
+        return distances.pop()
+    return divide_run(max(row[-1] for row in grid.cumulative_steps.values()))

@@ -58,15 +58,15 @@ def test_epochs_that_no_two_ranks_end_elsewhere_stay_as_they_are(
     ("lengths", "steps", "ends"),
     [
         pytest.param(
-            {0: [8, 8, 8], 1: [8, 16]}, 8, "after step 16 of rank 0, and after step 24 of rank 1",
+            {0: [8, 8, 8], 1: [8, 16]}, 8, "after step 16 of rank 0 and after step 24 of rank 1",
             id="rank 1 was ahead of the second save",
         ),
         pytest.param(
-            {0: [8, 8, 8], 1: [24]}, 8, "after step 8 of rank 0, and after step 24 of rank 1",
+            {0: [8, 8, 8], 1: [24]}, 8, "after step 8 of rank 0 and after step 24 of rank 1",
             id="rank 1 was ahead of each save",
         ),
         pytest.param(
-            {0: [4, 8, 12], 1: [24]}, 5, "after step 4 of rank 0, and after step 24 of rank 1",
+            {0: [4, 8, 12], 1: [24]}, 5, "after step 4 of rank 0 and after step 24 of rank 1",
             id="the saves have no even distance",
         ),
     ],
@@ -79,7 +79,8 @@ def test_ranks_that_end_an_epoch_elsewhere_count_to_the_next_save(
     epochs = find_stepped_epochs(PLAN, [together, build_run(lengths)])
 
     assert epochs is not None
-    assert (epochs.steps, epochs.describe_ends()) == (steps, f"one epoch ended {ends}")
+    assert epochs.steps == steps
+    assert epochs.describe_ends().endswith(f"different steps, {ends}")
     assert epochs.set_length(PLAN).job.epoch_steps == steps
 
 
@@ -99,5 +100,5 @@ def test_a_scenario_is_refused_with_the_number_to_write() -> None:
         check_rank_epochs(PLAN, Baseline([build_run({0: [8, 8], 1: [16]})]))
 
     text = str(caught.value)
-    assert "the ranks do not step together: one epoch ended after step 8 of rank 0" in text
+    assert "different steps, after step 8" in text
     assert "Write `epoch_steps: 8` below `job`" in text

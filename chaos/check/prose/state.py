@@ -70,8 +70,8 @@ _RESTORE_HINTS: Mapping[RestoreHint, str] = {
 #: of a part for which no reason was seen
 CHANGE_HINTS: Mapping[ChangeHint, str] = {
     "model": "it was saved so, or changed after it was loaded: neither was seen",
-    "saved buffers": "the file that was read has tensors for them: they were not loaded from it, "
-    "or a forward call before this step moved them",
+    "saved buffers": "the file that was read has as many tensors as the model with its buffers: "
+    "likely they were not loaded from it, or a forward call before this step moved them",
     "optimizer": "it was saved so, of another moment than the model, or changed after it was "
     "loaded: none of these was seen",
 }

@@ -74,6 +74,7 @@ from chaos.probe.state.stored_attributes import (
     is_module,
     is_optimizer,
     iterate_modules,
+    iterate_own_tensors,
     iterate_saved_tensors,
     list_attributes,
 )
@@ -284,7 +285,7 @@ class Census:
             elif is_optimizer(type(value)):
                 self._add_hooks(path, value)
                 self._add_state_links(path, value)
-            members = chain(self._iterate_own_tensors(value), _iterate_members(value))
+            members = chain(self._iterate_uncompared_tensors(value), _iterate_members(value))
             named_members = ((f"{path}.{name}", name, item) for name, item in members)
         for member_path, name, member in named_members:
             self._record_value(member_path, member, value, name)
@@ -345,7 +346,9 @@ class Census:
                 path, module_tensors, lambda tensors: [tensor.detach() for tensor in tensors]
             )
 
-    def _iterate_own_tensors(self, module: Any) -> Iterator[tuple[str, Any]]:  # or any object
+    def _iterate_uncompared_tensors(
+        self, module: Any
+    ) -> Iterator[tuple[str, Any]]:  # or any object
         """Yield what a module itself would save, where only parts of it are compared.
 
         The module of which an optimizer trains a part may have buffers of its own, such as the
@@ -353,14 +356,8 @@ class Census:
         """
         if not is_module(type(module)) or id(module) in self._covered_modules:
             return
-        names = list_attributes(module, type(module))
-        unsaved_names = names.get("_non_persistent_buffers_set", ())
-        for name, tensor in (
-            *names.get("_parameters", {}).items(),
-            *names.get("_buffers", {}).items(),
-        ):
-            is_compared = tensor is None or id(tensor) in self._compared_tensors
-            if not is_compared and name not in unsaved_names:
+        for name, tensor in iterate_own_tensors(module):
+            if id(tensor) not in self._compared_tensors:
                 yield name, tensor
 
     def _add_container(self, path: str, value: Any, depth: int) -> None:

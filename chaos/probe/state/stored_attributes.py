@@ -68,14 +68,15 @@ def iterate_modules(module: Any) -> Iterator[Any]:  # a torch.nn.Module
 def iterate_saved_tensors(module: Any) -> Iterator[Any]:  # likewise
     """Yield the parameters and the persistent buffers of a module, as `state_dict` has them."""
     for part in iterate_modules(module):
-        names = list_attributes(part, type(part))
-        unsaved_names = names.get("_non_persistent_buffers_set", ())
-        yield from (
-            parameter
-            for parameter in names.get("_parameters", {}).values()
-            if parameter is not None
-        )
-        buffers = names.get("_buffers", {}).items()
-        yield from (
-            buffer for name, buffer in buffers if buffer is not None and name not in unsaved_names
-        )
+        for _, tensor in iterate_own_tensors(part):
+            yield tensor
+
+
+def iterate_own_tensors(module: Any) -> Iterator[tuple[str, Any]]:  # likewise
+    """Yield those that are a module's own, and of none within it, by name."""
+    names = list_attributes(module, type(module))
+    unsaved_names = names.get("_non_persistent_buffers_set", ())
+    for kind in ("_parameters", "_buffers"):
+        for name, tensor in names.get(kind, {}).items():
+            if tensor is not None and name not in unsaved_names:
+                yield name, tensor
