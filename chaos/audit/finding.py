@@ -18,7 +18,7 @@ from chaos.model.severity import SEVERITIES, Severity
 from chaos.model.verdict import JobLine
 from chaos.record import Record
 from chaos.resume.state_snapshots import is_rng
-from chaos.wording import format_sentence, plural
+from chaos.wording import capitalize_first, format_sentence, plural
 
 # From the least that a reproduction needs to the most.
 # The checks that tell of a place in the data, each where the others do not show.
@@ -83,18 +83,34 @@ class Finding(Record):
 
     @property
     def headline(self) -> str:
-        """The smallest run in a sentence: its headline, if that is about this cause."""
+        """The smallest run in a sentence, its faults first."""
+        return self._describe(self.smallest.faults)
+
+    @property
+    def fault_text(self) -> str:
+        """The faults of the smallest run, in words."""
+        return self.smallest.faults.removesuffix("; ")
+
+    @property
+    def consequence(self) -> str:
+        """The headline without the faults: what they led to, and what was shown of it."""
+        return self._describe("")
+
+    def _describe(self, faults: str) -> str:
+        """Return the smallest run's headline, if that is about this cause, behind these faults."""
         run = self.smallest
         headline = (run.headline_without_guess if self.proof else "") or run.headline
+        if not faults:
+            headline = capitalize_first(headline[_count_fault_letters(run, headline) :])
         if run.defect_keys[:1] != (self.defect,) and self._defect_sentence:
-            headline = format_sentence(f"{run.faults}{self._defect_sentence}")
+            headline = format_sentence(f"{faults}{self._defect_sentence}")
         # Instead of its usual reasons, where these were tried.
         if (self.proof or self.trial) and self.defect.check in (STATE, TRAJECTORY):
             sentence_by_check = {
                 defect.check: self._choose_sentence(defect) for defect in run.defects
             }
             headline = format_sentence(
-                f"{run.faults}{sentence_by_check.get(TRAJECTORY, self._defect_sentence)}"
+                f"{faults}{sentence_by_check.get(TRAJECTORY, self._defect_sentence)}"
             )
         return " ".join(filter(None, (headline, self.proof, self.trial, self.note)))
 
@@ -195,6 +211,12 @@ class Finding(Record):
         places = plural(single_count, "place") if single_count else ""
         runs = f"{plural(self.combined, 'run')} of several places" if self.combined else ""
         return " and ".join(filter(None, (places, runs)))
+
+
+def _count_fault_letters(run: RunRow, headline: str) -> int:
+    """Return the number of letters that a headline begins with for its faults."""
+    is_first = bool(run.faults) and headline.startswith(capitalize_first(run.faults))
+    return len(run.faults) if is_first else 0
 
 
 def group_findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:

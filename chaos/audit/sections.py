@@ -44,11 +44,14 @@ def list_causes(card: Card) -> Iterator[CauseSection]:
         yield CauseSection(describe_finding(finding), finding.headline, "repro", command, finding)
 
 
-def describe_finding(finding: Finding) -> str:
-    """Return a finding's title: its check, parts, severity, and extent."""
+def describe_finding(finding: Finding, parts_max: int | None = None) -> str:
+    """Return a finding's title: its severity, its extent, its check, and at most so many parts."""
     defect = finding.defect
-    parts_text = f" ({', '.join(defect.parts)})" if defect.parts else ""
-    return f"{defect.check}{parts_text}, {finding.severity}: {finding.extent}"
+    names = [*defect.parts[:parts_max]]
+    if extra_count := len(defect.parts) - len(names):
+        names.append(f"{extra_count} more")
+    parts_text = f" ({', '.join(names)})" if names else ""
+    return f"{finding.severity} at {finding.extent}: {defect.check}{parts_text}"
 
 
 def describe_changes(card: Card) -> Iterator[ReportLine]:
@@ -94,11 +97,8 @@ def _list_places(places: Sequence[str]) -> str:
     return "; ".join([*places[:PLACES_SHOWN], *rest_text])
 
 
-def list_remarks(card: Card) -> Iterator[ReportLine]:
-    """Yield the doubts, the evidence, and its limits.
-
-    A page has the doubts in full, and a terminal has had the notes before the first fault.
-    """
+def list_doubts(card: Card) -> Iterator[ReportLine]:
+    """Yield the reasons why an answer is open, and the first runs that have none."""
     doubts = [("why", reason) for reason in card.reasons if card.word == "inconclusive"]
     doubts += (
         ("inconclusive", f"{run.group}, {run.name}: {run.headline}")
@@ -108,6 +108,14 @@ def list_remarks(card: Card) -> Iterator[ReportLine]:
         doubts.append(("inconclusive", describe_omitted(extra_count, ON_THE_CARD)))
     for label, text in doubts:
         yield ReportLine("open", label, text, media=("terminal", "markdown"))
+
+
+def list_remarks(card: Card) -> Iterator[ReportLine]:
+    """Yield the doubts, the evidence, and its limits.
+
+    A page has the doubts in full, and a terminal has had the notes before the first fault.
+    """
+    yield from list_doubts(card)
     if text := _describe_state(card):
         yield ReportLine("calm", "state", text)
     yield ReportLine("calm", "job", card.size)

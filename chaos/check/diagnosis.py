@@ -83,7 +83,7 @@ def _describe_other_causes(first_anomaly: Anomaly, other_anomalies: Sequence[Ano
     if not other_parts:
         return ""
     more_text = f" and {len(other_parts) - NAMED_MAX} more" if len(other_parts) > NAMED_MAX else ""
-    return f"; besides, {', '.join(other_parts[:NAMED_MAX])}{more_text} did not come back"
+    return f". Besides, {', '.join(other_parts[:NAMED_MAX])}{more_text} did not come back"
 
 
 def _build_resume(
@@ -137,7 +137,7 @@ def _describe_failure(
     rows = find_blame(analysis, restart).without_consequence
     harmless_parts = {row.component for row in rows if is_rng(row.component)} - named_parts
     generator_text = (
-        f"; {', '.join(sorted(harmless_parts))} did not come back either" if harmless_parts else ""
+        f". {', '.join(sorted(harmless_parts))} did not come back either" if harmless_parts else ""
     )
     return (
         first_anomaly.message
@@ -172,9 +172,9 @@ def _describe_consequence(analysis: RunAnalysis, failed_result: CheckResult) -> 
         for restart in diverging_restarts
     )
     reason = "since its inputs are others" if has_other_inputs else "for a reason that was not seen"
-    link_text = "" if is_consistent else f"besides, {reason}, "
+    link_text = "From" if is_consistent else f"Besides, {reason}, from"
     return (
-        f"; {link_text}from {place_text} on the {number_name} differs: "
+        f". {link_text} {place_text} on, the {number_name} differs: "
         f"{describe_difference(differing_number)}"
     )
 

@@ -203,12 +203,14 @@ def describe_first_resume_source(analysis: RunAnalysis, restart: Restart) -> str
 
 def _describe_failure(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
     failures = [result for result in results if result.status == "fail"]
-    other_checks = [result.check for result in failures[1:]]
-    also_failed = f" (also broken: {', '.join(other_checks)})" if other_checks else ""
+    first_difference = find_divergence(analysis)
     cause_text = describe_cause(analysis, results)
+    # Where the cause is named, the sentence has the first number that differs.
+    is_said = {TRAJECTORY} if cause_text is not None and first_difference is not None else set()
+    other_checks = [result.check for result in failures[1:] if result.check not in is_said]
+    also_failed = f" (also broken: {', '.join(other_checks)})" if other_checks else ""
     if cause_text is not None:
         return f"{cause_text}{_describe_unseen_state(analysis, results)}{also_failed}"
-    first_difference = find_divergence(analysis)
     if failures[0].check != TRAJECTORY or first_difference is None:
         return f"{failures[0].anomalies[0].message}{also_failed}"
     training_place = f"epoch {first_difference.epoch}" + (

@@ -74,8 +74,8 @@ def test_all_causes_are_in_the_headline_with_what_follows_from_the_first() -> No
         standing="reset",
         severity="not reproducible",
     )
-    assert "; from epoch 2, step 1 on" in verdict.headline
-    assert "; besides, schedule did not" in verdict.headline
+    assert ". From epoch 2, step 1 on," in verdict.headline
+    assert ". Besides, schedule did not" in verdict.headline
     expect_finding(
         verdict.broken[0].anomalies[1], "part-not-restored", part="schedule", hint="schedule"
     )
@@ -116,7 +116,7 @@ def test_a_generator_that_did_not_come_back_is_never_said_to_have() -> None:
 
     told = part(verdict, "rng.torch")
     assert (told.standing, told.matters) == ("reset", False)
-    assert verdict.diagnosis[0].sentence.endswith("; rng.torch did not come back either")
+    assert verdict.diagnosis[0].sentence.endswith(". rng.torch did not come back either")
 
 
 def test_a_generator_that_nobody_draws_from_is_not_blamed() -> None:

@@ -84,7 +84,7 @@ def test_of_an_optimizer_each_kind_of_state_is_shown_and_not_that_there_is_some(
         standing="not restored",
         expects_own_state=False,
     )
-    assert "; with it optimizer.state; " in found.message
+    assert "; with it optimizer.state. " in found.message
 
 
 def test_that_an_optimizer_has_state_is_shown_where_nothing_else_tells_it() -> None:

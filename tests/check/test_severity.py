@@ -166,7 +166,7 @@ def test_inputs_that_differ_before_the_loss_does_are_the_cause_with_their_ranks(
     expect_in_headline(
         verdict, "unknown-samples", epoch=2, ranks=(1,), step=1, has_restored_generators=True
     )
-    assert "; from epoch 2, step 2 on" in verdict.headline
+    assert ". From epoch 2, step 2 on," in verdict.headline
 
 
 def test_a_generator_that_is_lost_on_all_ranks_is_not_why_one_is_fed_otherwise() -> None:

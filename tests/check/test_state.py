@@ -42,7 +42,7 @@ def test_a_part_that_is_missing_is_not_restored() -> None:
         hint="optimizer",
     )
     assert verdict.headline.startswith("Rank 1 was killed at epoch 2,")
-    assert "; from epoch 2, step 2 on" in verdict.headline
+    assert ". From epoch 2, step 2 on," in verdict.headline
 
 
 @pytest.mark.parametrize(
@@ -318,8 +318,8 @@ def test_a_job_that_leaves_its_checkpoint_alone_started_from_scratch() -> None:
 @pytest.mark.parametrize(
     ("momentum", "words"),
     [
-        ("2", "it is what the job had at epoch 1, step 0: of an earlier moment than the resume"),
-        ("6", "it is what the job had at epoch 3, step 0: of a later moment than the resume"),
+        ("2", "It is what the job had at epoch 1, step 0: of an earlier moment than the resume"),
+        ("6", "It is what the job had at epoch 3, step 0: of a later moment than the resume"),
         ("9", "none of these was seen"),
     ],
 )

@@ -141,14 +141,14 @@ ODD = ev.Component(name="model", digest="odd", size=7.0, count=4)
     [
         (
             {"tensors": "due"},
-            "; the file that was read holds it: likely `model.load_state_dict`",
+            ". The file that was read holds it: likely `model.load_state_dict`",
         ),
-        ({"tensors": "odd"}, "; the file holds it so: what was saved is not the model that was"),
+        ({"tensors": "odd"}, ". The file holds it so: what was saved is not the model that was"),
         (
             {"tensors": "x", "dtype": "bfloat16", "widened": "odd"},
-            "; the file holds it rounded: saved as bfloat16, trained as float32; save the",
+            ". The file holds it rounded: saved as bfloat16, trained as float32; save the",
         ),
-        ({"tensors": "x"}, "; it was saved so, or changed after it was loaded: neither was seen"),
+        ({"tensors": "x"}, ". It was saved so, or changed after it was loaded: neither was seen"),
     ],
 )
 def test_the_remedy_for_a_model_follows_from_what_the_file_holds(
@@ -220,8 +220,8 @@ def untied(names: dict[int, tuple[str, ...]] | None = None) -> tuple[History, Hi
             {0: ("a = b", "c"), 1: ("a", "b", "c")},
             "`a` and `b` were one parameter, and are 2 now: tie them again",
         ),
-        ({0: ("a", "b"), 1: ("a", "c")}, "it trains 2 parameters, without `b` and with `c`"),
-        (None, "it trains 4 parameters (in the baseline 4 parameters), of other shapes or types"),
+        ({0: ("a", "b"), 1: ("a", "c")}, "It trains 2 parameters, without `b` and with `c`"),
+        (None, "It trains 4 parameters (in the baseline 4 parameters), of other shapes or types"),
     ],
 )
 def test_another_structure_of_the_model_is_a_finding_with_its_names(
@@ -232,7 +232,7 @@ def test_another_structure_of_the_model_is_a_finding_with_its_names(
     verdict = judge_each(KILLED.plan(), history, baseline)
 
     assert verdict.broken[0].check == "state"
-    told_of = "ranks 0 and 1: the model has another structure after the resume at epoch 2; "
+    told_of = "ranks 0 and 1: the model has another structure after the resume at epoch 2. "
     assert f"{told_of}{words}" in verdict.headline
 
 

@@ -26,7 +26,7 @@ from chaos.check.prose.registry import describes
 from chaos.model.events.state import find_group
 from chaos.model.launcher_facts import LauncherWords
 from chaos.model.places import TrainingPlace
-from chaos.wording import describe_ranks, plural
+from chaos.wording import capitalize_first, describe_ranks, plural
 
 _NORMS = ("model", "buffers", "gradients", "optimizer", "averaged model")
 _COUNTED = {"model.trees": "rounds", "optimizer.iterations": "steps"}
@@ -173,7 +173,7 @@ def _describe_part(facts: PartFacts, terms: LauncherWords, reason: str) -> str:
         f"{describe_ranks(facts.ranks)}: {facts.part} {_VERBS[facts.standing]} after "
         f"{_describe_resume(facts.resumed_at)}: {describe_values(facts, terms)}"
     )
-    return f"{text}{_describe_other_parts(facts.other_parts)}; {reason}"
+    return f"{text}{_describe_other_parts(facts.other_parts)}. {capitalize_first(reason)}"
 
 
 def _describe_resume(place: TrainingPlace) -> str:
@@ -256,7 +256,8 @@ def _describe_model_restructured(facts: ModelRestructured, _: LauncherWords) -> 
 def _describe_structure(facts: StructureFacts, reason: str) -> str:
     return (
         f"{describe_ranks(facts.ranks)}: the model has another structure after "
-        f"{_describe_resume(facts.resumed_at)}{_describe_other_parts(facts.other_parts)}; {reason}"
+        f"{_describe_resume(facts.resumed_at)}{_describe_other_parts(facts.other_parts)}. "
+        f"{capitalize_first(reason)}"
     )
 
 
