@@ -2,6 +2,8 @@
 
 import os
 import re
+import shlex
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -27,6 +29,7 @@ from chaos.run.machine import has_ray
 from chaos.run.modules import ModuleFile, Modules
 from chaos.run.ports import Announcer
 from chaos.run.script_launcher import find_launcher_evidence
+from chaos.scenario_file.load import SUFFIX
 
 R = TypeVar("R")
 
@@ -34,12 +37,40 @@ R = TypeVar("R")
 def locate_script(script: Path, *, is_module: bool) -> ModuleFile:
     """Return the file that is run; raises `UsageError` for a module that is nowhere."""
     if not is_module:
+        _refuse_scenario(script)
         return ModuleFile(script)
     module_file = Modules([Path.cwd()]).find_runnable(str(script))
     if module_file is None:
         hint = "It is a dotted name, as python -m has it, found from here or on PYTHONPATH."
         raise UsageError("there is no such module", hint, location=f"-m {script}")
     return module_file
+
+
+def _refuse_scenario(script: Path) -> None:
+    """Raise `UsageError` for a scenario file in place of a script."""
+    if script.name.endswith(SUFFIX) and script.is_file():
+        hint = f"Run it with:\n  chaos run {shlex.quote(str(script))}"
+        raise UsageError("this is a scenario, and no script", hint, location=str(script))
+
+
+def check_syntax(script: ModuleFile) -> None:
+    """Raise `UsageError` for a script of Python's that does not compile, at its line."""
+    try:
+        source = script.file.read_bytes()
+    except OSError:  # reported where the plan is made
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the script's own start shows them
+            compile(source, str(script.file), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        location = f"{script.file}:{error.lineno or 1}"
+        problem = f"the script does not compile: {type(error).__name__}: {error.msg}"
+        raise UsageError(problem, (error.text or "").strip(), location=location) from error
+    except ValueError as error:  # null bytes
+        raise UsageError(
+            f"the script does not compile: {error}", location=str(script.file)
+        ) from error
 
 
 class LauncherRequest(Protocol):
@@ -117,6 +148,8 @@ def choose_launcher(
             kind=words.script_kind,
             launcher_option=launcher_option,
         )
+    if owner is None:
+        check_syntax(script)
     launcher, grounds = launcher_option or DEFAULT_LAUNCHER, "--launcher"
     if launcher_error is not None:
         launcher = launcher_error.launcher

@@ -50,6 +50,8 @@ class Note(Record):
 
     kind: Literal["warning", "note", "accepted"]
     text: str
+    #: on the card; in a terminal only where all is asked for
+    is_aside: bool = False
 
 
 def warning(text: str) -> Note:
@@ -60,6 +62,11 @@ def warning(text: str) -> Note:
 def note(text: str) -> Note:
     """Return a note on what costs nothing."""
     return Note(kind="note", text=text)
+
+
+def build_aside(text: str) -> Note:
+    """Return a note on what is so for every job of its kind."""
+    return Note(kind="note", text=text, is_aside=True)
 
 
 def build_notes(
@@ -75,7 +82,12 @@ def build_notes(
     warnings about their use of data.
     """
     remarks = (*_find_remarks(profile, names, paths), *habits)
-    return (*map(warning, _find_warnings(profile)), *map(note, remarks))
+    asides = _describe_omissions(profile)
+    return (
+        *map(warning, _find_warnings(profile)),
+        *map(note, remarks),
+        *map(build_aside, asides),
+    )
 
 
 def note_resume_option(source: str, file_name: str, start_words: Iterable[object]) -> Note | None:
@@ -137,7 +149,6 @@ def _find_remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str
             f"saved by a process that the job starts itself: {_list_some([*unwatched_paths])}. "
             "No fault is injected in the middle of such a save"
         )
-    yield from _describe_omissions(profile)
     yield from _describe_tiers(profile)
     if {rank for _, rank in profile.uploads} == {0} and len(profile.ranks) > 1:
         other_ranks = plural(len(profile.ranks) - 1, "other rank")
@@ -289,9 +300,8 @@ def note_side_effects(history: History) -> list[Note]:
         side_notes.append(warning(text) if is_warning else note(text))
     if left_paths:
         side_notes.append(note(f"the job also wrote, and it was left: {_list_some(left_paths)}"))
-    return side_notes + [
-        note(text) for text in (*_describe_unwatched(history), *_describe_unsynced(history))
-    ]
+    side_notes += map(note, _describe_unwatched(history))
+    return [*side_notes, *map(build_aside, _describe_unsynced(history))]
 
 
 def _describe_unwatched(history: History) -> Iterator[str]:

@@ -33,6 +33,7 @@ from chaos.cli.audit_options import (
     Script,
     StorageOn,
     TierOf,
+    Verbose,
     Within,
     Workers,
 )
@@ -43,6 +44,7 @@ from chaos.cli.options import (
     AnyBackend,
     IsModule,
     Jobs,
+    Quiet,
     Reports,
     ScriptArguments,
     Seed,
@@ -89,6 +91,8 @@ def audit(  # noqa: PLR0913 - one parameter per option
     form: Format = None,
     output: Output = None,
     reports: Reports = REPORTS,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
 ) -> None:
     """Inject faults into a training script, without a cluster, and check the results.
 
@@ -100,7 +104,8 @@ def audit(  # noqa: PLR0913 - one parameter per option
         name: value for name, value in locals().items() if name in AuditOptions.__annotations__
     }
     document = Document.from_options(form, output, "text", "md", "github", *FILES)
-    screen = AuditCommandScreen(build_console(stderr=document.takes_stdout), document)
+    console = build_console(stderr=document.takes_stdout, quiet=quiet)
+    screen = AuditCommandScreen(console, document, is_verbose=verbose)
     request = AuditRequest.parse(script, arguments or (), options)
     command = shlex.join(["chaos", *map(str, mask_words(sys.argv[1:]))])
     result = run_audit(request, screen, command=command)

@@ -11,6 +11,10 @@ from chaos.model.expect import Sampling
 from chaos.model.launcher_facts import Restart
 
 Script = Annotated[Path, typer.Argument(metavar="SCRIPT", help="The training script.")]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Print the whole card, with its tables and all notes."),
+]
 Workers = Annotated[
     int | None,
     typer.Option("--workers", min=1, metavar="N", help="Ranks. Default: as the script has."),

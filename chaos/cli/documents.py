@@ -78,14 +78,18 @@ class Document:
         renderers: Mapping[Form, Callable[[], str]],
         *,
         console: Console | None = None,
+        screen_parts: "Sequence[ReportPart] | None" = None,
     ) -> None:
-        """Print the parts of a result, unless the document takes stdout, and write the document."""
+        """Print the parts of a result, unless the document takes stdout, and write the document.
+
+        `screen_parts`: what is printed, where the document has more.
+        """
         # A start under the guard, which reads the options, needs no models of verdicts.
         from chaos.report.markdown_parts import render_markdown_parts  # noqa: PLC0415
         from chaos.report.terminal_parts import print_parts, render_plain_parts  # noqa: PLC0415
 
         if not self.takes_stdout:
-            print_parts(parts, console or build_console())
+            print_parts(parts if screen_parts is None else screen_parts, console or build_console())
         texts: dict[Form, Callable[[], str]] = {
             "text": lambda: render_plain_parts(parts),
             "md": lambda: render_markdown_parts(parts),

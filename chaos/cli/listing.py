@@ -28,6 +28,14 @@ from chaos.scenario_file.messages import build_json_schema
 from chaos.wording import suggest_name
 
 LISTS = (*TOPICS, "scenarios", "jobs")
+_LIST_TEXTS = {
+    "faults": "what chaos can do to a job",
+    "places": "when it can be done",
+    "checks": "what is promised of each run",
+    "findings": "the kinds of broken promises",
+    "scenarios": "the scenario files in a folder (--in)",
+    "jobs": "the training scripts in a folder (--in)",
+}
 
 
 def complete_name(prefix: str) -> list[str]:
@@ -37,13 +45,14 @@ def complete_name(prefix: str) -> list[str]:
 
 def list_(
     what: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="WHAT",
-            help=f"{', '.join(LISTS)}, or the name of a fault, a check or a finding.",
+            help=f"{', '.join(LISTS)}, or the name of a fault, a check or a finding. Default: the "
+            "lists.",
             autocompletion=complete_name,
         ),
-    ],
+    ] = None,
     folder: Annotated[
         Path, typer.Option("--in", metavar="FOLDER", help="Folder of scenarios and jobs.")
     ] = Path("scenarios"),
@@ -52,7 +61,9 @@ def list_(
 
     Examples: chaos list faults; chaos list preempt_node; chaos list older-save
     """
-    if what == "findings":
+    if what is None:
+        build_console().print(build_description_table("list", [*_LIST_TEXTS.items()]))
+    elif what == "findings":
         finding_rows = [*list_finding_rows(), *load_external_checks().kind_meanings.items()]
         build_console().print(build_description_table("finding", finding_rows))
     elif what in TOPICS:

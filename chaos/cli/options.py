@@ -60,6 +60,7 @@ StartedBy = Annotated[
         "if it starts its workers itself, or trains alone.",
     ),
 ]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print one line.")]
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, metavar="N", help="Runs side by side (fork only)."),

@@ -24,14 +24,17 @@ from chaos.report.ci import render_json
 from chaos.report.html import render_run, render_suite
 from chaos.report.markdown import render_run_markdown, render_suite_markdown
 from chaos.report.markdown_parts import render_markdown_parts
-from chaos.report.screen import build_bare_table, build_console
+from chaos.report.outcome import FinishedRun
+from chaos.report.screen import build_bare_table, build_console, render_plain
+from chaos.report.terminal import explain_verdict, print_suite
+from chaos.report.terminal_parts import render_plain_parts
 from chaos.run.clock import format_iso
 from chaos.run.directory import ensure_reports_folder
 from chaos.run.display_path import format_path
 from chaos.run.record_file import read_small_file, write_text
 from chaos.run.suites import find_newest_suites, find_previous_suite, load_suite
 
-FORMS: tuple[Form, ...] = ("json", "junit", "md", "html")
+FORMS: tuple[Form, ...] = ("text", "json", "junit", "md", "html")
 
 
 def report(  # noqa: PLR0913 - one parameter per option
@@ -53,6 +56,20 @@ def report(  # noqa: PLR0913 - one parameter per option
         typer.Option("--limit", min=1, metavar="N", help="Newest entries. Default: 20; trend: 60."),
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            "--bundle",
+            metavar="ZIP",
+            help="Write an audit's reproductions, with script and card, for another machine.",
+        ),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--keep", metavar="FOLDER", help="Copy an audit's reproductions into this folder."
+        ),
+    ] = None,
 ) -> None:
     """List runs, print the path of a report, or convert a report.
 
@@ -63,18 +80,18 @@ def report(  # noqa: PLR0913 - one parameter per option
         _write_trend(reports, limit or 60, show=show)
         return
     if path is None:
-        if form or output or show:
+        if form or output or show or bundle or keep:
             raise UsageError("no folder is given", "`chaos report` alone lists them.")
         _print_reports(reports, limit or 20)
         return
     stored_report = report_store.find_report(path)
-    if document.form is None:
-        if not stored_report.page.exists():
-            with convert_write_errors(stored_report.page):
-                write_text(stored_report.page, _render_document(stored_report, "html"))
-        write_document(f"{format_path(stored_report.page)}\n")
-        if report_store.describe_outcome(stored_report) == report_store.STALE_WORD:
-            build_console(stderr=True).print(STALE, style="yellow")
+    if bundle or keep:
+        _share_reproductions(stored_report, bundle, keep)
+        return
+    if form == "text" and output is None:
+        write_document(f"{_render_document(stored_report, form)}\n")
+    elif document.form is None:
+        _write_page(stored_report)
     document.write(
         {
             document_form: partial(_render_document, stored_report, document_form)
@@ -83,6 +100,35 @@ def report(  # noqa: PLR0913 - one parameter per option
     )
     if show:
         _open_page(output if output and output.suffix == ".html" else stored_report.page)
+
+
+def _share_reproductions(
+    stored_report: report_store.StoredReport, bundle: Path | None, folder: Path | None
+) -> None:
+    """Write the reproductions of an audit's findings, and print the files."""
+    module = load_extension_module("bundle.bundle", "--bundle" if bundle else "--keep")
+    if stored_report.kind != "audit":
+        hint = "A run's own scenario is `scenario.yaml` in its folder."
+        raise UsageError("this is no audit", hint, location=format_path(stored_report.path))
+    if bundle is not None:
+        with convert_write_errors(bundle):
+            names = module.build_bundle(stored_report.path, bundle)
+        write_document("".join(f"  {name}\n" for name in names))
+        write_document(f"{format_path(bundle.absolute())}: the script is in it as it is\n")
+    if folder is not None:
+        with convert_write_errors(folder):
+            files = module.keep_scenarios(stored_report.path, folder)
+        write_document("".join(f"{format_path(file)}\n" for file in files))
+
+
+def _write_page(stored_report: report_store.StoredReport) -> None:
+    """Print the path of the page of a report, which is made where it is not there."""
+    if not stored_report.page.exists():
+        with convert_write_errors(stored_report.page):
+            write_text(stored_report.page, _render_document(stored_report, "html"))
+    write_document(f"{format_path(stored_report.page)}\n")
+    if report_store.describe_outcome(stored_report) == report_store.STALE_WORD:
+        build_console(stderr=True).print(STALE, style="yellow")
 
 
 def _write_trend(reports: Path, limit: int, *, show: bool) -> None:
@@ -101,6 +147,15 @@ def _render_card_in_markdown(card: Card) -> str:
     return render_markdown_parts(list_parts(card))
 
 
+def _render_card_as_text(card: Card) -> str:
+    return render_plain_parts([*list_parts(card)])
+
+
+def _render_run_as_text(run: FinishedRun) -> str:
+    group = explain_verdict(run.verdict, run.plan.scenario, directory=f"{run.directory}")
+    return render_plain(lambda console: console.print(group))
+
+
 def _render_document(stored_report: report_store.StoredReport, form: Form) -> str:
     if form == "junit":
         return (stored_report.path / "junit.xml").read_text(encoding="utf-8")
@@ -108,9 +163,19 @@ def _render_document(stored_report: report_store.StoredReport, form: Form) -> st
     if stored_report.kind == "suite":
         return _render_suite(stored_report, form)
     if stored_report.kind == "run":
-        renderers = {"md": render_run_markdown, "json": render_json, "html": render_run}
+        renderers = {
+            "text": _render_run_as_text,
+            "md": render_run_markdown,
+            "json": render_json,
+            "html": render_run,
+        }
         return renderers[form](report_store.load_run(stored_report.path))
-    renderers = {"md": _render_card_in_markdown, "json": Card.to_json, "html": render_card}
+    renderers = {
+        "text": _render_card_as_text,
+        "md": _render_card_in_markdown,
+        "json": Card.to_json,
+        "html": render_card,
+    }
     try:
         card = Card.from_json(read_small_file(stored_report.path / report_store.AUDIT))
     except (ValueError, RecursionError) as error:
@@ -127,6 +192,8 @@ def _render_suite(stored_report: report_store.StoredReport, form: Form) -> str:
     rows = list(report_store.load_suite_rows(stored_report.path))
     if form == "md":
         return render_suite_markdown(rows)
+    if form == "text":
+        return render_plain(partial(print_suite, rows))
     return render_suite(
         rows,
         suite,

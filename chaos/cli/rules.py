@@ -42,15 +42,16 @@ def build_script_option_error(
     script = words[0] if words[0] != unknown else next(filter(os.path.isfile, words[1:]), None)
     if script is None:
         return None
+    option, equals_sign, value = unknown.partition("=")
+    suggestion = ""
+    if close_options and _is_misspelt(option, close_options[0], script):
+        mended_option = f"{close_options[0]}{equals_sign}{value}"
+        mended_words = [mended_option if word == unknown else word for word in args]
+        mended_line = shlex.join(["chaos", command, *mended_words])
+        suggestion = f"Did you mean {close_options[0]}?\n  {mended_line}\n"
     chaos_options = [*_drop_words(words, args)]
     words.remove(script)
     line = shlex.join(["chaos", command, script, *chaos_options, "--", *words])
-    option = unknown.partition("=")[0]
-    suggestion = (
-        f"Did you mean {close_options[0]}? "
-        if close_options and _is_misspelt(option, close_options[0], script)
-        else ""
-    )
     hint = f"{suggestion}Arguments of the script follow --:\n  {line}"
     return UsageError(f"{option} is no option of chaos", hint)
 

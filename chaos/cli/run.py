@@ -34,6 +34,7 @@ from chaos.cli.options import (
     REPORTS,
     AnyBackend,
     Jobs,
+    Quiet,
     Reports,
     Seed,
     parse_seconds,
@@ -68,7 +69,6 @@ FORMS: tuple[Form, ...] = ("text", "json", "junit", "md", "html", "github")
 KeepStorage = Annotated[
     bool, typer.Option("--keep-storage", help="Keep the checkpoints of passing runs as well.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print one line.")]
 RandomPlans = Annotated[
     int | None,
     typer.Option(

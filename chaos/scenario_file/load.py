@@ -7,6 +7,7 @@ Each check uses the values that are there, so that a mistake elsewhere does not 
 """
 
 import json
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -126,6 +127,8 @@ def _find_files(path: Path) -> list[Path]:
     if path.is_file():
         if not path.name.endswith(SUFFIX):
             hint = f"Scenario files end in {SUFFIX}."
+            if path.suffix in (".py", ".sbatch"):
+                hint += f" For a script:\n  chaos audit {shlex.quote(str(path))}"
             raise UsageError("this is not a scenario file", hint, location=str(path))
         return [path]
     files = sorted(

@@ -7,10 +7,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from chaos.audit.brief import list_screen_parts
 from chaos.audit.budget import AuditProgress
 from chaos.audit.card import Card
 from chaos.audit.notes import Note
-from chaos.audit.parts import list_parts
 from chaos.audit.run_row import DefectKey, RunRow
 from chaos.report.live import LiveLine
 from chaos.report.screen import ConsoleAnnouncer
@@ -27,10 +27,19 @@ class AuditDisplay(LiveLine):
     """The progress of an audit in a terminal; `show` is called once for each change."""
 
     def __init__(
-        self, console: Console, clock: Clock, *, is_ending: Callable[[], bool] = lambda: False
+        self,
+        console: Console,
+        clock: Clock,
+        *,
+        is_ending: Callable[[], bool] = lambda: False,
+        has_asides: bool = False,
     ) -> None:
-        """`is_ending`: whether it was interrupted, and ends the runs under way."""
+        """`is_ending`: whether it was interrupted, and ends the runs under way.
+
+        `has_asides`: whether it shows the notes that are so for every job of its kind.
+        """
         super().__init__(console, is_ticking=True)
+        self._has_asides = has_asides
         self._clock, self._is_ending = clock, is_ending
         self._progress = AuditProgress("", 0, None)
         self._shown_ns = clock.now_ns()
@@ -71,7 +80,8 @@ class AuditDisplay(LiveLine):
     def show_notes(self, notes: Sequence[Note]) -> None:
         """Print the results of the runs without a fault, before any other run begins."""
         for note in notes:
-            self.write_line(render_note(note))
+            if self._has_asides or not note.is_aside:
+                self.write_line(render_note(note))
 
 
 def render_progress(
@@ -118,15 +128,26 @@ def _render_run(run: RunRow) -> Text:
 class AuditScreen(ConsoleAnnouncer):
     """The listener of an audit, on a console; `is_ending`: whether a signal has come to end it."""
 
-    def __init__(self, console: Console, is_ending: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        console: Console,
+        is_ending: Callable[[], bool] = lambda: False,
+        *,
+        is_verbose: bool = False,
+    ) -> None:
         super().__init__(console)
-        self._is_ending = is_ending
+        self._is_ending, self._is_verbose = is_ending, is_verbose
 
     @contextmanager
     def follow(self, folder: Path) -> Iterator[AuditDisplay]:
         """Show the progress; publish what was found even if the audit is broken off."""
         try:
-            with AuditDisplay(self._console, SystemClock(), is_ending=self._is_ending) as display:
+            with AuditDisplay(
+                self._console,
+                SystemClock(),
+                is_ending=self._is_ending,
+                has_asides=self._is_verbose,
+            ) as display:
                 yield display
         except BaseException as error:
             file = folder / CARD_RECORD
@@ -140,4 +161,4 @@ class AuditScreen(ConsoleAnnouncer):
     def publish_card(self, card: Card, folder: Path) -> None:
         """Print the card; `folder`: that of its audit."""
         del folder
-        print_parts(list_parts(card), self._console)
+        print_parts(list_screen_parts(card, is_verbose=self._is_verbose), self._console)

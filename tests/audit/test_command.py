@@ -137,11 +137,57 @@ def test_a_file_that_cannot_be_written_is_found_before_the_first_run(
 def test_a_question_of_crashes_takes_no_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = audit(tmp_path, Backends(on_ray=None), monkeypatch, "--no-confirm", "--for", "crash")
+    done = audit(tmp_path, Backends(on_ray=None), monkeypatch, "-v", "--for", "crash")
 
     assert "just after commit" in done.out
     assert re.search(r"notice +0 of \d +not tried", done.out)
     assert re.search(r"node lost +0 of \d +not tried", done.out)
+
+
+def test_a_few_lines_are_printed_and_all_of_the_card_where_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brief = audit(tmp_path, Backends(on_ray=None), monkeypatch)
+    whole = audit(tmp_path, Backends(on_ray=None), monkeypatch, "--verbose")
+    one_line = audit(tmp_path, Backends(on_ray=None), monkeypatch, "--quiet")
+
+    assert "just after commit" not in brief.out
+    assert "just after commit" in whole.out
+    assert re.fullmatch(r"✗ train.py: fail: .*\n", one_line.out)
+    assert one_line.out in brief.out
+    folder = re.search(r"^more +chaos report (\S+) --format text$", brief.out, re.MULTILINE)
+    assert folder is not None
+    report = called("report", folder[1], "--format", "text", folder=tmp_path)
+    assert report.code == 0
+    assert "just after commit" in report.out
+
+
+def test_a_script_that_does_not_compile_is_refused_at_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backends = Backends(on_ray=None)
+    (tmp_path / "broken.py").write_text("import torch\ndef train(:\n    pass\n")
+
+    done = called("audit", "broken.py", folder=tmp_path)
+
+    assert (done.code, done.out, backends.opened) == (3, "", [])
+    assert done.err.startswith("chaos: broken.py:2: ")
+    assert "SyntaxError: " in done.err
+    assert not (tmp_path / "reports").exists()
+
+
+def test_a_scenario_in_place_of_a_script_and_the_reverse_name_the_other_command(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.chaos.yaml").write_text("scenario: a\n")
+    (tmp_path / "train.py").write_text("import torch\n")
+
+    audited = called("audit", "a.chaos.yaml", folder=tmp_path)
+    executed = called("run", "train.py", folder=tmp_path)
+
+    assert (audited.code, executed.code) == (3, 3)
+    assert "\n  chaos run a.chaos.yaml\n" in audited.err
+    assert "\n  chaos audit train.py\n" in executed.err
 
 
 @pytest.mark.parametrize("words", [[], ["--no-confirm"]])

@@ -130,7 +130,13 @@ def test_an_option_of_chaos_in_other_letters_is_answered_with_the_right_one(
 
     done = chaos("audit", "train.py", option, "3", folder=tmp_path)
 
-    assert f"{option} is no option of chaos. Did you mean {meant}? Arguments of" in done.err
+    lines = (
+        f"chaos: {option} is no option of chaos. Did you mean {meant}?",
+        f"  chaos audit train.py {meant} 3",
+        "Arguments of the script follow --:",
+        f"  chaos audit train.py -- {option} 3",
+    )
+    assert done.err == "\n".join((*lines, ""))
 
 
 @pytest.mark.parametrize("words", ["audit --nope", "audit nothing.py --nope", "run --nope x"])

@@ -18,4 +18,4 @@ def test_the_keywords_of_an_audit_are_the_options_of_the_command() -> None:
     }
     taken = set(inspect.signature(chaos.audit).parameters) - {"script", "args", "quiet"}
 
-    assert taken == options.keys() - {"form", "output", "help"}
+    assert taken == options.keys() - {"form", "output", "help", "verbose", "quiet"}

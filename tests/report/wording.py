@@ -16,6 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 from chaos.audit.audit import SiteChoice
+from chaos.audit.brief import list_brief_parts
 from chaos.audit.card import Card, ReplacedSetting
 from chaos.audit.finding import Confirmation
 from chaos.audit.notes import Note
@@ -235,6 +236,11 @@ def _undrawn(charts: object) -> dict[str, object]:
     return {"svg": {chart.name: "" for chart in charts}, "specs": {}, "bundle": None}
 
 
+def _brief_card() -> Iterator[tuple[str, str]]:
+    for name, card in cards().items():
+        yield name, render_plain_parts([*list_brief_parts(card)])
+
+
 def _card_in_terminal() -> Iterator[tuple[str, str]]:
     for name, card in cards().items():
         yield name, render_plain_parts([*list_parts(card)])
@@ -258,6 +264,7 @@ RENDERERS: Mapping[str, Callable[[], Iterator[tuple[str, str]]]] = {
     "ci": _ci,
     "page": _page,
     "card_in_terminal": _card_in_terminal,
+    "brief_card": _brief_card,
     "card_in_markdown": _card_in_markdown,
     "card_on_a_page": _card_on_a_page,
 }

@@ -1,0 +1,109 @@
+"""The card in the few lines that a terminal shows first; `chaos.audit.parts` has all of it."""
+
+import posixpath
+from collections.abc import Iterator, Sequence
+
+from chaos.audit.answer import coverage_share, describe_confidence
+from chaos.audit.card import Card
+from chaos.audit.parts import choose_tone, list_parts
+from chaos.audit.sections import (
+    CauseSection,
+    describe_changes,
+    describe_equal_results,
+    describe_finding,
+    find_untried_kinds,
+    list_causes,
+)
+from chaos.audit.table import kind_rows
+from chaos.model.verdict import JobLine
+from chaos.report.parts import (
+    Commands,
+    FindingPart,
+    Headline,
+    LabelledLines,
+    ReportLine,
+    ReportPart,
+    SourceLines,
+)
+from chaos.wording import plural
+
+PARTS_SHOWN = 1
+
+
+def list_screen_parts(card: Card, *, is_verbose: bool) -> list[ReportPart]:
+    """Return what the terminal shows of a card: all of it, or a few lines."""
+    return [*(list_parts(card) if is_verbose else list_brief_parts(card))]
+
+
+def list_brief_parts(card: Card) -> Iterator[ReportPart]:
+    """Yield the answer, each cause with its lines of code, and what the answer rests on."""
+    yield build_answer_line(card)
+    if reasons := [*_list_reasons(card)]:
+        yield LabelledLines(reasons)
+    if changes := [*describe_changes(card)]:
+        yield LabelledLines(changes)
+    for cause in list_causes(card):
+        yield _build_cause(cause)
+    yield LabelledLines([*_list_remarks(card)])
+    page = ("card", f"{card.folder}/card.html")
+    yield Commands(
+        [("again", card.command), page, ("more", f"chaos report {card.folder} --format text")]
+    )
+
+
+def build_answer_line(card: Card) -> Headline:
+    """Return the answer in one line."""
+    return Headline(choose_tone(card), card.sentence, subject=posixpath.basename(card.job.script))
+
+
+def _list_reasons(card: Card) -> Iterator[ReportLine]:
+    """Yield why an answer is open, where the answer itself does not say it."""
+    for reason in card.reasons if card.word == "inconclusive" else ():
+        if reason not in card.sentence:
+            yield ReportLine("open", "why", reason)
+
+
+def _build_cause(cause: CauseSection) -> FindingPart:
+    """Return a cause: its gravity and extent, what was seen, the lines, and how to see it again."""
+    finding = cause.finding
+    if finding is None:
+        return FindingPart(cause.title, cause.sentence, [Commands([(cause.label, cause.remedy)])])
+    lines = [ReportLine("calm", "after", faults)] if (faults := finding.fault_text) else []
+    if finding.elsewhere:
+        lines.append(ReportLine("calm", "on Ray", finding.elsewhere))
+    parts = [
+        LabelledLines(lines),
+        SourceLines(_select_first_lines(finding.lines)),
+        Commands([(cause.label, cause.remedy)]),
+    ]
+    return FindingPart(describe_finding(finding, PARTS_SHOWN), finding.consequence, parts)
+
+
+def _select_first_lines(lines: Sequence[JobLine]) -> list[JobLine]:
+    """Return what was made, and the first line that saved and that read, which the remedy names."""
+    first_lines = {line.role: line for line in reversed(lines)}
+    return [line for line in lines if line.role == "made" or line is first_lines[line.role]]
+
+
+def _list_remarks(card: Card) -> Iterator[ReportLine]:
+    """Yield what was tried and what was not, and what a pass has shown to be equal."""
+    if card.word == "pass" and (text := describe_equal_results(card)):
+        yield ReportLine("calm", "equal", text)
+    if text := describe_confidence(card) or "":
+        yield ReportLine("calm", "shows", text)
+    yield from (
+        ReportLine("open", note.kind, note.text) for note in card.notes if note.kind == "accepted"
+    )
+    yield ReportLine("calm", "tried", _describe_tried(card))
+    if untried_kinds := find_untried_kinds(card):
+        yield ReportLine("open", "not tried", ", ".join(untried_kinds))
+    yield ReportLine("calm", "rests on", str(card.repetition))
+
+
+def _describe_tried(card: Card) -> str:
+    """Return the number of places and of faults of each kind that were tried."""
+    tried_count, place_count = card.places
+    share = coverage_share(card)
+    counts = [f"{row.kind} {row.tally.total}" for row in kind_rows(card) if row.tally.total]
+    kinds = f": {', '.join(counts)}" if counts else ""
+    return f"{tried_count} of {plural(place_count, 'place')} ({share:.0%}){kinds}"
