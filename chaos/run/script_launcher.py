@@ -139,6 +139,15 @@ def find_launcher_evidence(script: ModuleFile) -> LauncherEvidence:
     return LauncherEvidence(**location_by_fact)
 
 
+def find_own_modules(script: ModuleFile) -> list[Path]:
+    """Return the files of a script, the script first, and of the user's own modules it imports.
+
+    Raises `OSError` where the script cannot be read.
+    """
+    texts = _ScriptCode(script).load_own_modules()
+    return [*dict.fromkeys(text.file.absolute() for text in texts)]
+
+
 class _ScriptCode:
     """The texts that a script reaches by its imports, nearest first."""
 
