@@ -123,6 +123,8 @@ class AuditProgress:
     limit_s: float | None = None
     #: of one run under way
     activity: str = ""
+    #: after which a clean run that has made no step is given up
+    deadline_s: float | None = None
 
     @property
     def share(self) -> float:

@@ -1,5 +1,6 @@
 """The progress of a run: a panel on a terminal, plain lines elsewhere."""
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -176,6 +177,8 @@ def _update_faults(
 PARTS = 10
 # The longest that commits wait for one line together: some CI ends what is silent for minutes.
 QUIET_S = 60.0
+# The time without a line after which a log is shown that the command lives.
+SILENCE_S = 30.0
 
 
 class LiveOutput:
@@ -228,21 +231,52 @@ class LiveOutput:
 
 
 class LiveLine(LiveOutput):
-    """One line that moves, and is removed at the end."""
+    """One line that moves, and is removed at the end.
+
+    If lines stay, one that is ticking is written again where nothing else was for a while.
+    """
 
     def __init__(self, console: Console, *, is_ticking: bool = False) -> None:
         super().__init__(console, is_ticking=is_ticking)
         self._latest_key: tuple[str, int] | None = None
+        self._latest_line: RenderableType = ""
+        self._has_written, self._has_ended = False, threading.Event()
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        if self._is_ticking and not self.can_replace:
+            threading.Thread(target=self._repeat_line, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._has_ended.set()
+        super().__exit__(kind, error, trace)
 
     def show_line(self, line: RenderableType, *, stage: str, share: float) -> None:
         """Show a line; if lines stay, only as a stage begins and after parts of it."""
         if self.can_replace:
             self.replace_content(line)
             return
-        line_key = (stage, int(PARTS * share))
+        line_key, self._latest_line = (stage, int(PARTS * share)), line
         if line_key != self._latest_key:
             self._latest_key = line_key
             self.write_line(line)
+
+    def write_line(self, line: RenderableType) -> None:
+        self._has_written = True
+        super().write_line(line)
+
+    def _repeat_line(self) -> None:
+        """Write the line as it is then, until the end, after each time without another one."""
+        while not self._has_ended.wait(SILENCE_S):
+            if not self._has_written and self._latest_line:
+                super().write_line(self._latest_line)
+            self._has_written = False
 
 
 _STATUS_STYLES = {

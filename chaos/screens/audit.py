@@ -20,6 +20,8 @@ from chaos.run.clock import Clock, SystemClock, elapsed_seconds
 _LAMPS = {"pass": ("✓", "green"), "fail": ("✗", "bold red"), "inconclusive": ("?", "yellow")}
 # As much later than the end known so far an audit may end without a reason being shown.
 DELAY_FACTOR = 1.1
+# From then on the display of a clean run has the time at which it is given up.
+LONG_RUN_S = 60.0
 CARD_RECORD = "audit.json"
 
 
@@ -96,7 +98,10 @@ def render_progress(
     spent_s = progress.spent_s + elapsed_s
     if progress.activity:
         position = "" if progress.total is None else f" {progress.done + 1} of {progress.total}"
-        return text.append(f"{position}: {progress.activity}, {spent_s:.0f} s")
+        limit_text = ""
+        if progress.deadline_s is not None and spent_s > LONG_RUN_S:
+            limit_text = f" (given up at {progress.deadline_s:.0f} s)"
+        return text.append(f"{position}: {progress.activity}, {spent_s:.0f} s{limit_text}")
     places = progress.done if progress.total is None else f"{progress.done}/{progress.total}"
     text.append(f"  {places} places")
     if progress.wrong:

@@ -1,6 +1,7 @@
 """The display of a run that goes on, on a console that records."""
 
 import io
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,8 +10,10 @@ from rich.console import Console
 
 from chaos.model.event import Committed, FaultInvoked, FitRaised, ScriptRaised
 from chaos.model.history import History, JournalEntry
-from chaos.report.live import Display, Progress, advance_all, build_panel
+from chaos.report import live
+from chaos.report.live import Display, LiveLine, Progress, advance_all, build_panel
 from chaos.report.outcome import FinishedRun
+from chaos.report.screen import build_console
 
 
 @dataclass
@@ -134,6 +137,25 @@ def test_without_a_baseline_the_place_has_no_bar(valid_run: FinishedRun) -> None
     assert "━" in text_of(progress, epochs=4, steps=23)
     assert "━" not in text_of(progress, epochs=None, steps=None)
     assert "epoch 3 · step 23" in text_of(progress, epochs=None, steps=None)
+
+
+def test_in_a_log_a_line_is_written_again_while_nothing_else_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "SILENCE_S", 0.01)
+    file = io.StringIO()
+
+    with LiveLine(build_console(file=file), is_ticking=True) as line:
+        line.show_line("clean run 1 of 2", stage="clean run", share=0.0)
+        for _ in range(1000):
+            if file.getvalue().count("clean run 1 of 2") > 2:
+                break
+            time.sleep(0.01)
+        line.show_line("faults", stage="faults", share=0.0)
+
+    lines = file.getvalue().splitlines()
+    assert lines.count("clean run 1 of 2") > 2
+    assert lines[-1] == "faults"
 
 
 def test_a_display_that_is_shown_nothing_says_that_nothing_began() -> None:

@@ -97,13 +97,13 @@ def _load_repros(audit: Path) -> list[_Repro]:
         _Repro(
             file,
             make_plan(load_scenario(file), file=file.absolute(), seed=0, cwd=Path.cwd()),
-            _read_comment(file),
+            _load_comment(file),
         )
         for file in files
     ]
 
 
-def _read_comment(file: Path) -> tuple[str, ...]:
+def _load_comment(file: Path) -> tuple[str, ...]:
     """Return the sentence above a scenario."""
     lines = file.read_text(encoding="utf-8").splitlines()
     comment_lines = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
