@@ -27,7 +27,14 @@ class CallableModule(ModuleType):
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
-        return self._function.__doc__
+        """The function's, below its parameters: `help` shows a package, and no signature of it."""
+        function = self._function
+        parameters = (
+            str(parameter.replace(annotation=parameter.empty))
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.kind is not parameter.KEYWORD_ONLY
+        )
+        return f"{function.__name__}({', '.join(parameters)}, **keywords)\n\n{function.__doc__}"
 
     @property
     def _function(self) -> Callable[..., Any]:

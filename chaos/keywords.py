@@ -1,9 +1,12 @@
 """The keywords of a function for Python, where `help` and notebooks look for them."""
 
+import functools
 import inspect
 import textwrap
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+from chaos.wording import suggest_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,10 +24,21 @@ def show_keywords(options: type) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
         *parameters, _ = signature.parameters.values()
-        vars(function)["__signature__"] = signature.replace(parameters=[*parameters, *keywords])
+        full_signature = signature.replace(parameters=[*parameters, *keywords])
+
+        @functools.wraps(function)
+        def call(*args: Any, **given_keywords: Any) -> Any:  # noqa: ANN401 - the function's own
+            for name in given_keywords:
+                if name not in full_signature.parameters:
+                    problem = f"{function.__name__}() got an unexpected keyword argument {name!r}"
+                    suggestion = suggest_name(name, full_signature.parameters)
+                    raise TypeError(f"{problem}. {suggestion}".rstrip(". "))
+            return function(*args, **given_keywords)
+
+        vars(call)["__signature__"] = full_signature
         names = ", ".join(keyword.name for keyword in keywords)
         lines = textwrap.wrap(f"Keywords: {names}.", 96)
-        function.__doc__ = f"{inspect.getdoc(function)}\n\n{chr(10).join(lines)}"
-        return function
+        call.__doc__ = f"{inspect.getdoc(function)}\n\n{chr(10).join(lines)}"
+        return cast("F", call)
 
     return decorate

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import ErrorDetails
 
+from chaos.installation import REPOSITORY
 from chaos.model.fault_entry import FAULTS
 from chaos.model.scenario import SOURCES, Scenario
 from chaos.scenario_file.yaml_lines import Loc, Plain, YamlLines, YamlProblem, shorten_text
@@ -52,6 +53,7 @@ def build_json_schema() -> JsonSchema:
     kinds["Job"]["oneOf"] = [{"required": [source]} for source in SOURCES]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"{REPOSITORY}/chaos.schema.json",
         **schema,
         "title": "chaos scenario",
         "description": "A Ray Train job, the faults to inject, and what must come of it.",

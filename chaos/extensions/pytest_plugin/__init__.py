@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from chaos.extensions.pytest_plugin.options import (
+    BACKENDS,
     GROUP,
     JOB_MARK,
     RAY_GROUP,
@@ -43,9 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("chaos", "chaos: fault injection into training jobs")
     group.addoption(
         Option.BACKEND,
-        choices=("ray", "fork"),
+        choices=BACKENDS,
         default=None,
-        help="a local Ray cluster (the default), or forked workers without one, in seconds",
+        help="a local Ray cluster (the default); forked workers without one, in seconds; or what "
+        "starts scripts without Ray",
     )
     group.addoption(
         Option.SEEDS,

@@ -33,7 +33,7 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     train_loop: str | Callable[..., object] | None = None,
     args: Keys | Sequence[str | int | float] | None = None,
     workers: int | None = None,
-    faults: Sequence[FaultEntry | Keys] = (),
+    faults: Sequence[FaultEntry | Keys] | Callable[..., Sequence[FaultEntry | Keys]] = (),
     lifetimes: Lifetimes | Keys | None = None,
     expect: Expect | Keys | None = None,
     min_workers: int | None = None,
@@ -64,6 +64,9 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     relative to the test's file. `name` is the scenario's sentence, by default the
     first line of the test's docstring. Keys that are left out here may be set by a
     `pytest.mark.chaos_job(...)` of the function, class or module.
+
+    `faults` may be a function: it is called with those parameters of a parametrized test that it
+    names, and returns the faults.
 
     The test fails, and is not called, if the verdict is not the one that `expect`
     names, by default `pass`. An inconclusive run is an error.

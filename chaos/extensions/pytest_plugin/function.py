@@ -1,7 +1,8 @@
 """Scenarios of test functions: those of decorated ones, and those that `chaos_run` is given."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +45,21 @@ def build_test_scenario(item: pytest.Item, keywords: Mapping[str, Any]) -> Scena
     value |= {
         key: option_value for key, option_value in keywords.items() if option_value is not None
     }
+    if callable(value.get("faults")):
+        value["faults"] = _build_faults(value["faults"], item)
     name = value.pop("name", None) or _find_docstring_line(item) or item.name
     line = (item.location[1] or 0) + 1
     path = Path(format_path(item.path))
     scenario = build_scenario(value, name=name, path=path, line=line)
     check_expected_names(path, scenario, line=line)
     return scenario
+
+
+def _build_faults(build: Callable[..., Any], item: pytest.Item) -> Any:
+    """Return the faults that a function makes of the parameters of a test."""
+    callspec = getattr(item, "callspec", None)
+    parameters = {} if callspec is None else callspec.params
+    return build(**{name: parameters[name] for name in signature(build).parameters})
 
 
 def build_test_plan(item: pytest.Item, scenario: Scenario, *, seed: int) -> Plan:
@@ -85,12 +95,14 @@ class RunScenario:
         source: str | os.PathLike[str] | Scenario | Plan | None = None,
         *,
         seed: int | None = None,
+        check: bool = True,
         **keywords: Any,
     ) -> Result:
         """Run a scenario file, a `Scenario`, a `Plan`, or a scenario of keywords.
 
         The keywords are those of `@chaos.scenario`. Fails the test unless the
-        verdict is the one that the scenario expects.
+        verdict is the one that the scenario expects; with `check=False` it returns the result
+        whatever it is (`result.failed`).
         """
         __tracebackhide__ = True
         if (source is None) == (not keywords):
@@ -100,7 +112,8 @@ class RunScenario:
         except UsageError as error:
             raise build_run_error(error) from None
         result = find_runs(self._item.config).execute(self._item, plan)
-        require_expected(result)
+        if check:
+            require_expected(result)
         return result
 
     def _build_plan(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from chaos.report.outcome import FinishedRun, SuiteRow
 
 
+# Those of `chaos run`. Its own list takes imports that every project would pay for.
+BACKENDS = ("ray", "fork", "torchrun", "python", "slurm")
 SCENARIO_MARK = "chaos_scenario"
 JOB_MARK = "chaos_job"
 

@@ -68,6 +68,9 @@ def test_runs_a_file(chaos_run, chaos_cluster):
     assert type(chaos_cluster._backends["ray"]).__name__ == "ForkBackend"
     with pytest.raises(pytest.fail.Exception, match="lost-work"):
         chaos_run(faults=[KILL], expect={"lost_steps": {"max": 1}})
+    result = chaos_run(faults=[KILL], expect={"lost_steps": {"max": 1}}, check=False)
+    assert result.failed
+    assert not result.as_expected
 ''',
 }
 

@@ -10,10 +10,12 @@ import pytest
 import chaos.extensions.pytest_plugin.decorator
 import chaos.extensions.pytest_plugin.file  # noqa: F401
 from chaos.extensions.pytest_plugin.options import (
+    SCENARIO,
     has_parallel_clusters,
     parse_seeds,
     record_grouping,
 )
+from chaos.model.trigger import AtStep
 from tests.extensions.pytest_plugin.conftest import KILL, PLUGIN, ROOT, TINY, project
 
 pytest_plugins = ["pytester"]
@@ -42,6 +44,27 @@ def collected(pytester: pytest.Pytester, files: dict[str, str], *words: str) -> 
 
 def names(result: pytest.RunResult) -> list[str]:
     return [line for line in result.outlines if "::" in line and " " not in line]
+
+
+OF_PARAMETERS = """
+import chaos, pytest
+from chaos import kill_worker
+
+@chaos.scenario(script="tiny.py", workers=1, faults=lambda step: [kill_worker(epoch=1, step=step)])
+@pytest.mark.parametrize("name", ["a", "b"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_killed(step, name): pass
+"""
+
+
+def test_faults_may_be_a_function_of_the_parameters_of_a_test(pytester: pytest.Pytester) -> None:
+    project(pytester.path, {"test_first.py": OF_PARAMETERS})
+
+    items, _ = pytester.inline_genitems(*PLUGIN)
+    triggers = [item.stash[SCENARIO].faults[0].at for item in items]
+    steps = [trigger.step for trigger in triggers if isinstance(trigger, AtStep)]
+
+    assert sorted(steps) == [1, 1, 2, 2]
 
 
 def test_a_file_is_one_test_for_each_seed(pytester: pytest.Pytester) -> None:
@@ -185,7 +208,7 @@ def test_the_options_explain_themselves(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess(*PLUGIN, "--help")
 
     for option in (
-        "--chaos-backend={ray,fork}",
+        "--chaos-backend={ray,fork,torchrun,python,slurm}",
         "--chaos-seeds=N",
         "--chaos-report=DIR",
     ):
