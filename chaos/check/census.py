@@ -12,7 +12,13 @@ from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import find_divergence
 from chaos.check.resumes import is_resumed
 from chaos.model.event import CensusTaken, Held, LoopBody, NamesGiven
-from chaos.model.events.state import HOOKS, IN_LOADER, IS_PARAM_GROUPS, SHARED_STATE
+from chaos.model.events.state import (
+    HOOKS,
+    IN_LOADER,
+    IS_PARAM_GROUPS,
+    MODULE_STATE,
+    SHARED_STATE,
+)
 from chaos.model.history import History
 from chaos.model.places import AttemptRank, TrainingPlace
 from chaos.wording import plural
@@ -77,8 +83,8 @@ def find_candidates(analysis: RunAnalysis) -> tuple[CensusDifference, ...]:
     At the first resume where no number differs: so it is where epochs or files are others.
 
     A value counts if it was the baseline's at each place before the first fault, moves in the
-    baseline, and is another one at the resume, on any rank. Values at which the job began come
-    first, and of them numbers.
+    baseline or is the state of a module, and is another one at the resume, on any rank. Values at
+    which the job began come first, and of them numbers.
     """
     return _find_candidates(analysis, find_examined_resume(analysis), None)
 
@@ -262,8 +268,10 @@ def _has_value(values: _Values, value: Held) -> bool:
 
 
 def _is_changing(path: str, censuses: _Censuses) -> bool:
-    if path.endswith((HOOKS, IS_PARAM_GROUPS, SHARED_STATE)):
-        return True  # they stay as they are, and a resume alone loses them
+    if path.endswith((HOOKS, IS_PARAM_GROUPS, SHARED_STATE, MODULE_STATE)):
+        # They stay as they are, and a resume alone loses them. A module that does not train, such
+        # as the reference of a policy, is made once: from other weights where training goes on.
+        return True
     # What a loader's processes were given stays there, while it moves where they were started.
     path = path.removesuffix(IN_LOADER)
     return len({values[path].digest for values in censuses.values() if path in values}) > 1

@@ -72,6 +72,17 @@ def test_what_never_moves_or_is_the_same_or_has_no_counterpart_is_not_named() ->
     assert not named(start, {"count": 5.0}, {"old": 5.0})
 
 
+def test_a_module_that_never_trains_is_named_where_it_is_another_one() -> None:
+    start = {"trainer.reference.state_dict()": "of the start"}
+
+    (candidate,) = census.find_candidates(
+        analysed(start, start, {"trainer.reference.state_dict()": "of the resume"})
+    )
+
+    assert candidate.path == "trainer.reference.state_dict()"
+    assert not named(start, start, start)
+
+
 def test_a_census_tells_what_is_new_since_the_one_before() -> None:
     start = {"kl": 0.2, "same": 1.0}
 

@@ -138,6 +138,8 @@ IN_LOADER = " in the loader's processes"
 IS_PARAM_GROUPS = " is optimizer.param_groups"
 #: ends the path of which functions of the job an optimizer, or a model, calls
 HOOKS = ".hooks"
+#: ends the path of what a module saves, where no optimizer trains any of it
+MODULE_STATE = ".state_dict()"
 #: ends the path of which tensors of an optimizer's state are those of another optimizer as well
 SHARED_STATE = ".state shared with other optimizers"
 #: ends the path of which parameters of a module train

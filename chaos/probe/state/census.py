@@ -40,6 +40,7 @@ from chaos.model.events.state import (
     HOOKS,
     IN_LOADER,
     IS_PARAM_GROUPS,
+    MODULE_STATE,
     SHARED_STATE,
     TRAINING_FLAGS,
 )
@@ -280,7 +281,7 @@ class Census:
             named_members = ((f"{path}[{key!r}]", key, item) for key, item in plain_items)
         else:
             if is_module(type(value)):
-                self._add_module(f"{path}.state_dict()", value)
+                self._add_module(f"{path}{MODULE_STATE}", value)
                 self._add_training_flags(path, value)
             elif is_optimizer(type(value)):
                 self._add_hooks(path, value)
