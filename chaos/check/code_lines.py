@@ -1,11 +1,11 @@
 """The lines of the job's code that made what did not come back, saved it, and read the save."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.census import CensusDifference, find_examined_resume
 from chaos.check.diagnosis import CAUSES, EFFECTS
-from chaos.check.kinds.state import ModelRestructured, UntiedParameters
+from chaos.check.kinds.state import SAVED_OPTIMIZER, ModelRestructured, UntiedParameters
 from chaos.model.diagnosis import Resume
 from chaos.model.event import CodeLine, FileSaved, NamesGiven
 from chaos.model.events.state import IN_LOADER, IS_PARAM_GROUPS, SHARED_STATE
@@ -30,13 +30,20 @@ def find_code_lines(
         return ()
     # Of a part that may have been saved as it was it is not said that it belongs in a save.
     # Nor of a model that was built otherwise, or whose optimizer was made before it was complete.
-    parts = [
-        part
+    anomalies = [
+        anomaly
         for anomaly in broken.anomalies
         if not anomaly.is_unexplained and anomaly.kind not in _STRUCTURE_KINDS
-        for part in anomaly.parts
     ]
-    return *_find_part_lines(analysis, parts), *_find_file_lines(analysis, attempt)
+    parts = [part for anomaly in anomalies for part in anomaly.parts]
+    saved_parts = {
+        part
+        for anomaly in anomalies
+        if anomaly.facts.get("hint") == SAVED_OPTIMIZER
+        for part in anomaly.parts
+    }
+    lines = _find_part_lines(analysis, parts, saved_parts)
+    return *lines, *_find_file_lines(analysis, attempt)
 
 
 def find_value_lines(
@@ -64,7 +71,7 @@ def find_value_lines(
 
 def describe_save_contents(lines: Sequence[JobLine]) -> str:
     """Return in a sentence what belongs in the lines that save and read; empty if not known."""
-    named_lines = [line for line in lines if line.names]
+    named_lines = [line for line in lines if line.names and not line.is_saved]
     lines_by_role = {line.role: line for line in reversed(lines)}
     if not named_lines or "saved" not in lines_by_role:
         return ""
@@ -88,13 +95,18 @@ def _find_source_line(names: NamesGiven, path: str) -> CodeLine | None:
     return names.lines.get(owner) or names.lines.get(path)
 
 
-def _find_part_lines(analysis: RunAnalysis, parts: Sequence[str]) -> Iterator[JobLine]:
+def _find_part_lines(
+    analysis: RunAnalysis, parts: Sequence[str], saved_parts: Collection[str]
+) -> Iterator[JobLine]:
+    """Yield the lines that made the objects of these parts, of which a file holds some."""
     names = _find_object_names(analysis)
     owners = dict.fromkeys(owner for part in parts if (owner := _find_owner(part, names)))
+    saved_owners = {_find_owner(part, names) for part in saved_parts}
     for owner in list(owners)[:_MADE_MAX]:
         assert names is not None
         path = names.parts[owner]
-        yield _build_line(analysis, "made", names.lines[path], [path], owner)
+        line = _build_line(analysis, "made", names.lines[path], [path], owner)
+        yield line.replace(is_saved=owner in saved_owners)
 
 
 def _find_owner(part: str, names: NamesGiven | None) -> str:

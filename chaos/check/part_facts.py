@@ -6,6 +6,7 @@ from typing import get_args
 from chaos.check.analysis import RunAnalysis
 from chaos.check.kinds.base import Facts
 from chaos.check.kinds.state import (
+    SAVED_OPTIMIZER,
     ChangeHint,
     ModelRestructured,
     PartChanged,
@@ -21,7 +22,12 @@ from chaos.check.kinds.state import (
     WrongModelSaved,
 )
 from chaos.check.prose.state import describe_part_value
-from chaos.check.saved_model import are_buffers_in_file, find_wrong_save, is_model_in_file
+from chaos.check.saved_model import (
+    are_buffers_in_file,
+    find_wrong_save,
+    is_model_in_file,
+    is_optimizer_in_file,
+)
 from chaos.model.event import Component, ParametersNamed, StateSeen
 from chaos.model.history import History
 from chaos.model.places import TrainingPlace
@@ -66,7 +72,7 @@ def _build_value_facts(analysis: RunAnalysis, rows: Sequence[ResumeRow]) -> Part
     change_hint = _find_change_hint(analysis, row)
     if change_hint is not None:
         return PartChanged(*shared_facts, change_hint)
-    return PartNotRestored(*shared_facts, _find_restore_hint(row))
+    return PartNotRestored(*shared_facts, _find_restore_hint(analysis, row))
 
 
 def _find_ranks(rows: Sequence[ResumeRow]) -> tuple[int, ...]:
@@ -89,7 +95,9 @@ def _find_change_hint(analysis: RunAnalysis, row: ResumeRow) -> ChangeHint | Non
     return _CHANGE_HINTS.get(row.group) if row.standing == "different" and is_whole else None
 
 
-def _find_restore_hint(row: ResumeRow) -> RestoreHint:
+def _find_restore_hint(analysis: RunAnalysis, row: ResumeRow) -> RestoreHint:
+    if row.group == "optimizer" and is_optimizer_in_file(analysis, row):
+        return SAVED_OPTIMIZER
     hint = _RESTORE_HINTS.get(_find_component_kind(row))
     return hint or _RESTORE_HINTS.get(row.group, "declared")
 

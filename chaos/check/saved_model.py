@@ -39,6 +39,18 @@ def are_buffers_in_file(analysis: RunAnalysis, row: ResumeRow) -> bool:
     return any(part.count == count for part in _find_loaded_parts(analysis, row))
 
 
+def is_optimizer_in_file(analysis: RunAnalysis, row: ResumeRow) -> bool:
+    """Return whether a file that was read holds an optimizer's state of as many parameters.
+
+    It has the form of `Optimizer.state_dict()`: `state` beside `param_groups`.
+    """
+    count = 0 if row.expected is None else row.expected.count
+    parts = {part.name: part for part in _iterate_loaded_parts(analysis, row)}
+    groups = (name for name in parts if f".{name}".endswith(".param_groups"))
+    states = (parts.get(f"{name.removesuffix('param_groups')}state") for name in groups)
+    return bool(count) and any(state is not None and state.count == count for state in states)
+
+
 def find_wrong_save(analysis: RunAnalysis, row: ResumeRow) -> WrongSave | None:
     """Return what was saved as the model, where the file that was read holds what came back."""
     if row.actual is None or not row.actual.digest:
@@ -66,13 +78,18 @@ def _find_earlier_model(analysis: RunAnalysis, row: ResumeRow) -> WrongSave | No
 
 
 def _find_loaded_parts(analysis: RunAnalysis, row: ResumeRow) -> Iterator[SavedPart]:
+    """Yield the entries with tensors by name in the files that a rank read before it trained."""
+    return (part for part in _iterate_loaded_parts(analysis, row) if part.tensors)
+
+
+def _iterate_loaded_parts(analysis: RunAnalysis, row: ResumeRow) -> Iterator[SavedPart]:
     """Yield the entries of the files of this run that a rank read before it trained."""
     files = analysis.run.files
     for _, load in files.select_loads(row.attempt, row.rank):
         save = files.find_origin(load)
         event = None if save is None else analysis.history[save.event_number].event
         if isinstance(event, FileSaved):
-            yield from (part for part in event.parts if part.tensors)
+            yield from event.parts
 
 
 def _list_digests(part: SavedPart) -> tuple[str, ...]:

@@ -59,6 +59,8 @@ class JobLine(Record):
     names: tuple[str, ...] = ()
     #: the part of the state that it holds; empty for a value that no check compares
     part: str = ""
+    #: the file that was read holds it
+    is_saved: bool = False
     #: from the working folder, if it is below it
     file: str
     line: int

@@ -97,12 +97,12 @@ def test_an_attempt_that_raises_after_its_load_is_named_by_the_file_and_the_erro
 # -- the model, by three digests -------------------------------------------------------------------
 
 
-def with_files(history: History, part: ev.SavedPart) -> History:
+def with_files(history: History, *parts: ev.SavedPart) -> History:
     """Tell of a file with one entry that was saved in epoch 1, and read by the restart."""
     place: dict[str, Any] = {"epoch": 1, "step": 4, "path": "model.pt", "digest": "d"}
     for rank in (0, 1):
         begun = ev.FileSaveBegun(attempt=0, rank=rank, epoch=1, step=4, path="model.pt")
-        saved = ev.FileSaved(attempt=0, rank=rank, **place, bytes=9, parts=(part,))
+        saved = ev.FileSaved(attempt=0, rank=rank, **place, bytes=9, parts=parts)
         history = told(history, begun, saved, before=ev.FaultInvoked)
     loads = [
         ev.FileLoaded(
@@ -161,6 +161,24 @@ def test_the_remedy_for_a_model_follows_from_what_the_file_holds(
     verdict = verdict_on(KILLED, with_files(lost("model", ODD), part))
 
     assert words in verdict.headline
+
+
+@pytest.mark.parametrize(("count", "is_said"), [(0, False), (1, True)])
+def test_an_optimizer_that_the_file_holds_is_not_said_to_be_missing_from_it(
+    count: int, *, is_said: bool
+) -> None:
+    name = "optimizer.momentum_buffer"
+    entry = next(e for _, e in KILLED.baseline().select_events(ev.StateSeen) if e.epoch == 2)
+    due = next(part for part in entry.components if part.name == name)
+    parts = (
+        ev.SavedPart(name="train.optimizer.state", kind="numbers", digest="x", count=due.count),
+        ev.SavedPart(name="train.optimizer.param_groups", kind="numbers", digest="y"),
+    )
+
+    verdict = verdict_on(KILLED, with_files(lost(name), *parts[: 1 + count]))
+
+    assert ("The file that was read holds an optimizer" in verdict.headline) is is_said
+    assert ("Likely it was not saved" in verdict.headline) is not is_said
 
 
 def test_a_model_of_another_moment_is_named_with_its_moment() -> None:

@@ -14,6 +14,7 @@ RestoreHint = Literal[
     "model.trees",
     "model.weights",
     "optimizer",
+    "saved optimizer",
     "optimizer.iterations",
     "optimizer.slots",
     "optimizer settings",
@@ -24,6 +25,7 @@ RestoreHint = Literal[
     "rng",
 ]
 #: Likewise of a part that is there, and neither what it was nor what it began with.
+SAVED_OPTIMIZER: RestoreHint = "saved optimizer"
 ChangeHint = Literal["model", "saved buffers", "optimizer"]
 PartStanding = Literal["not restored", "reset", "different"]
 

@@ -53,6 +53,9 @@ _RESTORE_HINTS: Mapping[RestoreHint, str] = {
     "name in `tf.train.Checkpoint`; or the model was built anew after it",
     "optimizer": "likely it was not saved, or `optimizer.load_state_dict` was not called, or came "
     "before the optimizer was given its parameters",
+    "saved optimizer": "the file that was read holds an optimizer's state of as many parameters: "
+    "likely `optimizer.load_state_dict` was not called, or the optimizer that trains was made, or "
+    "given its parameters, after it",
     "optimizer.iterations": _KERAS_HINT,
     "optimizer.slots": _KERAS_HINT,
     "optimizer settings": "likely the optimizer's settings were set anew after its state was "
