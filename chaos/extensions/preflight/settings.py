@@ -153,7 +153,7 @@ class TorchrunSettings(FiniteRecord):
 
     A setting that is left out has torchrun's default. A lost node is charged to the agents that are
     left, and none hears of it before. A node that comes back is taken in at once by a job that is
-    elastic, and that costs no restart. Seen in real runs: docs/torchrun-nodes.md.
+    elastic, and that costs no restart. Seen in real runs: docs/launcher-reference.md.
     """
 
     budgets: ClassVar = ("max_restarts", "job_retries")

@@ -337,7 +337,7 @@ def test_a_client_that_is_missing_is_named_with_its_extra() -> None:
 
 
 def test_the_page_says_which_adaptors_were_seen_for_real() -> None:
-    page = (ROOT / "docs/reclaim-by.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/launcher-reference.md").read_text(encoding="utf-8")
     rows = dict(
         re.findall(
             r"^\| .*`chaos\.extensions\.cluster\.reclaim\.\w+\.(\w+)` \|.*\| ([\w ]+) \|$",

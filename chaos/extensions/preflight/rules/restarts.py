@@ -53,7 +53,7 @@ def _no_restart(question: Question) -> str | None:
     by="simulated",
     reason="Every loss takes one of --max-restarts of the agents that are left, which none gives "
     "back; each start of the command has all of them again.",
-    source=f"{_ELASTIC_AGENT}; docs/torchrun-nodes.md",
+    source=f"{_ELASTIC_AGENT}; docs/launcher-reference.md",
     bad={"settings.max_restarts": 1, "settings.job_retries": 0, "market.lifetime.mtbf_h": 5.0},
     good={"settings.max_restarts": 60, "settings.job_retries": 60, "market.lifetime.mtbf_h": 5.0},
 )
@@ -69,7 +69,7 @@ def _few_restarts(question: Question, predictions: Predictions) -> str | None:
     "rendezvous-on-spot",
     reason="The agents of all nodes end with the one that hosts the c10d rendezvous, restarts left "
     "or not: RendezvousConnectionError. Only a new start of the command goes on.",
-    source="torch 2.13, seen in real runs: docs/torchrun-nodes.md; pytorch issue 182221",
+    source="torch 2.13, seen in real runs: docs/launcher-reference.md; pytorch issue 182221",
     bad={"job.on_demand_nodes": 0, "settings.job_retries": 0},
     good={"job.on_demand_nodes": 1, "settings.job_retries": 0},
 )
@@ -105,7 +105,7 @@ def _loss_during_rendezvous(question: Question) -> str | None:
     by="simulated",
     reason="A start of the command is used up by the loss of the node that hosts the rendezvous, "
     "by more losses than it has restarts, and by a wait in vain.",
-    source="docs/torchrun-nodes.md",
+    source="docs/launcher-reference.md",
     bad={
         "job.on_demand_nodes": 0,
         "settings.job_retries": 1,
@@ -135,7 +135,7 @@ def _waits_in_vain(question: Question, predictions: Predictions) -> str | None:
     simulated=_waits_in_vain,
     reason="Agents that wait for a node longer than join_timeout fail: RendezvousTimeoutError. "
     "Only a new start of the command goes on.",
-    source="torch 2.13, DynamicRendezvousHandler; docs/torchrun-nodes.md",
+    source="torch 2.13, DynamicRendezvousHandler; docs/launcher-reference.md",
     bad={"settings.job_retries": 0, "job.min_nodes": None, "job.spare_nodes": 0},
     good={"settings.job_retries": -1, "job.min_nodes": None, "job.spare_nodes": 0},
 )
