@@ -16,7 +16,7 @@ from chaos.extensions.preflight.load import load_question
 from chaos.harness import load_scenario_plan
 from chaos.scenario_file.load import load_scenario
 from tests.documents import tutorial
-from tests.documents.blocks import ROOT, Block, blocks, looks_like_a_command
+from tests.documents.blocks import ROOT, Block, block_of, blocks, looks_like_a_command
 from tests.other_packages.conftest import BOTH, EXAMPLES, install_examples, run
 
 LANGUAGES = {"console", "diff", "json", "python", "sh", "text", "toml", "yaml"}
@@ -120,7 +120,7 @@ def test_json_can_be_read(block: Block) -> None:
 
 def test_the_mistake_that_a_page_shows_is_answered_as_it_says(tmp_path: Path) -> None:
     page = (ROOT / "docs/scenarios.md").read_text(encoding="utf-8")
-    scenario = next(b.text for b in blocks("yaml") if b.text.startswith("scenario: a worker"))
+    scenario = block_of("scenarios.md", "yaml", "scenario: a worker")
     (tmp_path / "train.py").touch()
     file = tmp_path / "my.chaos.yaml"
     file.write_text(scenario.replace("kill_worker", "kill_wroker"))

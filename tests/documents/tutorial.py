@@ -16,7 +16,7 @@ from tests.documents.blocks import ROOT, Block, blocks
 
 PAGE = ROOT / "docs/tutorial.md"
 # Of equal length, since a path in a frame decides where its lines end.
-FOLDER, SHOWN = Path("/tmp/tutorial/job"), "/home/you/job"
+FOLDER, SHOWN = Path("/tmp/tour/job"), "/home/you/job"
 CUT = "…"
 # As on a terminal of 80 columns, without colours and without a line that moves.
 TERMINAL = {"FORCE_COLOR": "1", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "80"}
