@@ -24,7 +24,6 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SCENARIO = "scenarios/guilty/optimizer_state_lost.chaos.yaml"
 WIDTH, HEIGHT = 1100, 1520
-PHONE = (390, 1520)
 
 
 def main() -> int:
@@ -37,14 +36,9 @@ def main() -> int:
         save(DOCS / "audit.svg", terminal(Path(made)).encode())
     with tempfile.TemporaryDirectory() as made, browser(path, Path(made) / "profile") as chromium:
         reports = Path(made) / "reports"
-        for _ in range(2):
-            call("run", SCENARIO, "--backend", "fork", "--reports", str(reports), "--quiet")
-        call("report", "--trend", "--reports", str(reports))
+        call("run", SCENARIO, "--backend", "fork", "--reports", str(reports), "--quiet")
         run = min(reports.glob("optimizer_state_lost/*/report.html"))
-        page = chromium.open()
-        take(page, run, DOCS / "report.png", WIDTH, HEIGHT)
-        take(page, run, DOCS / "report-dark-phone.png", *PHONE, scheme="dark")
-        take(page, reports / "trend.html", DOCS / "trend.png", WIDTH, 1100)
+        take(chromium.open(), run, DOCS / "report.png", WIDTH, HEIGHT)
     return 0
 
 
@@ -71,10 +65,10 @@ def save(to: Path, content: bytes) -> None:
     sys.stdout.write(f"{to.relative_to(ROOT)}: {to.stat().st_size / 1000:.0f} kB\n")
 
 
-def take(page: Page, file: Path, to: Path, width: int, height: int, scheme: str = "light") -> None:
+def take(page: Page, file: Path, to: Path, width: int, height: int) -> None:
     """Photograph the top of a page."""
     page.resize(width, height)
-    page.prefer(scheme)
+    page.prefer("light")
     page.show(file)
     clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
     shot = page.do("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
