@@ -5,6 +5,7 @@ An entry that no document shows any longer is a failure.
 
 RELEASE = "git+https://github.com/ray-train-chaos/ray-train-chaos@v0.1.0"
 AUDIT = "chaos audit train.py -- --epochs 4"
+LOGGED = "torchrun --nproc-per-node 2 train.py --epochs 4"
 DOCKER = 'docker run --rm --init --shm-size 2g --user "$(id -u):$(id -g)" --volume "$PWD:/job"'
 OF_A_RELEASE = "a release is not here; tests/cli/test_installation.py installs this commit likewise"
 
@@ -94,6 +95,15 @@ NOT_RUN = {
         "there is no Docker here"
     ),
     f"{DOCKER} {AUDIT}": "likewise",
+    **dict.fromkeys(
+        (
+            "chaos guard --folder /mnt/guard -- torchrun train.py",
+            "chaos guard report /mnt/guard",
+            "chaos guard scenario /mnt/guard > incident.chaos.yaml",
+            f"chaos guard scenario train.log -- {LOGGED} > incident.chaos.yaml",
+        ),
+        "the folder and the log are a reader's; tests/extensions/guard has each part",
+    ),
     "chaos search train.py --time-limit 300s -- --epochs 4": (
         "five minutes; tests/forked/test_search.py runs shorter ones"
     ),

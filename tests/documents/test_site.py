@@ -13,7 +13,7 @@ from chaos.installation import REPOSITORY, TAG
 from tests.documents.blocks import ROOT
 from tests.tools.reference import FOLDER, PAGES
 
-README_LINES_MAX = 150
+README_LINES_MAX = 100
 FIRST_SCREEN_LINES_MAX = 25
 FIRST_WORDS_MAX, WORDS_MAX = 100, 130  # a phone shows some 130
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
