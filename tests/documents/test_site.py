@@ -23,6 +23,13 @@ WRITTEN = [
     for page in sorted((ROOT / "docs").rglob("*.md"))
     if page.parent.name not in {"notes", "reference"}
 ]
+# The longest that a page for users may be, without its code.
+USER_WORDS_MAX = 1500
+USER_PAGES = (
+    "audit", "ci", "get-started", "guard", "install", "launchers", "limits", "pytest", "reports",
+    "saves", "scenarios", "search", "tutorial", "verdicts",
+)  # fmt: skip
+LINK = re.compile(r"\]\(([^)#:]+\.md)")
 yaml = YAML(typ="safe")
 IN_THE_SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
@@ -84,6 +91,25 @@ def test_no_paragraph_fills_a_screen_and_the_first_one_is_short(page: Path) -> N
 
     assert len(parts[0].split()) <= FIRST_WORDS_MAX
     assert [part[:60] for part in parts if len(part.split()) > WORDS_MAX] == []
+
+
+@pytest.mark.parametrize("name", USER_PAGES)
+def test_a_page_for_users_is_no_longer_than_one_sitting(name: str) -> None:
+    page = FENCED.sub("", (ROOT / f"docs/{name}.md").read_text(encoding="utf-8"))
+
+    assert len(page.replace("|", " ").split()) <= USER_WORDS_MAX
+
+
+def test_every_page_is_linked_from_another_one() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    linked = {
+        (page.parent / target).resolve()
+        for page in pages
+        for target in LINK.findall(page.read_text(encoding="utf-8"))
+        if (page.parent / target).resolve() != page
+    }
+
+    assert [page.name for page in pages[1:] if page not in linked and page.stem != "index"] == []
 
 
 def test_the_readme_is_short() -> None:
