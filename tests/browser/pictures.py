@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 import chaos
-from chaos.audit.parts import list_parts
+from chaos.audit.brief import list_brief_parts
 from chaos.report.screen import build_console
 from chaos.report.terminal_parts import print_parts
 from tests.browser.chromium import Page, browser, find_browser
@@ -54,10 +54,10 @@ def terminal(folder: Path) -> str:
         found = chaos.audit("train.py", {"epochs": 4})
     page = io.StringIO()
     print_parts(
-        list_parts(found.card),
+        list_brief_parts(found.card),
         build_console(file=page, width=COLUMNS, force_terminal=True, color_system="truecolor"),
     )
-    return recording(found.card.command, paragraphs(page.getvalue(), "✗ ", "fault ", "╭─"))
+    return recording(found.card.command, paragraphs(page.getvalue(), "✗ ", "╭─", "tried"))
 
 
 def save(to: Path, content: bytes) -> None:

@@ -20,8 +20,8 @@ FOLDER, SHOWN = Path("/tmp/tour/job"), "/home/you/job"
 CUT = "…"
 # As on a terminal of 80 columns, without colours and without a line that moves.
 TERMINAL = {"FORCE_COLOR": "1", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "80"}
-# The parts of an audit that the page shows: the answer, the faults by kind, and the findings.
-SHOWN_PARTS = ("✗ ", "✓ ", "fault ", "╭─")
+# The parts of an audit that the page shows: the answer, the findings, and what was tried.
+SHOWN_PARTS = ("✗ ", "✓ ", "╭─", "tried", "equal")
 _TIMES = re.compile(r"^ *\d+\.\d s ")
 
 
