@@ -1,15 +1,18 @@
-"""Epochs by a number of steps, for a job whose ranks end an epoch at different steps."""
+"""Ranks that do not step together: epochs by a number of steps, and steps of one rank alone."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from chaos.model.event import FileSaveBegun, ReportBegun
+from chaos.errors import JobError
+from chaos.model.event import FileSaveBegun, ReportBegun, StepDone
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.resume.regrid import ReportGrid
 
+LONE_STEPS_MIN = 2  # ranks that step together are one step apart at most
 EPOCHS_BY_STEPS = 5  # an early one, a late one, and three in between
 
 
@@ -63,6 +66,34 @@ def find_stepped_epochs(plan: Plan, runs: Sequence[History]) -> SteppedEpochs | 
         for ends in _find_differing_ends(grid):
             return SteppedEpochs(_find_save_distance(history, grid), ends)
     return None
+
+
+def refuse_lone_steps(plan: Plan, runs: Sequence[History]) -> None:
+    """Raise `JobError` if one rank of a clean run began with steps that no other rank made.
+
+    Without reports, places are counted by steps, and those of all ranks together: with a model that
+    rank 0 alone fits first, the ranks are apart by its steps, and no longer are where a restart
+    finds the fitted model in a file. A right job of this kind was said to have repeated 5 steps.
+    """
+    for history in runs:
+        if any(history.select_events(ReportBegun)):
+            return
+        ranks = [step.rank for _, step in history.select_events(StepDone)]
+        counts = Counter(ranks)
+        first_rank = next(iter(ranks), 0)
+        other_counts = {count for rank, count in counts.items() if rank != first_rank}
+        lone_count = counts[first_rank] - min(other_counts, default=0)
+        # The first step that all make may be seen on this rank before it is on any other.
+        start_count = next((n for n, rank in enumerate(ranks) if rank != first_rank), len(ranks))
+        is_at_start = start_count - 1 <= lone_count <= start_count
+        if lone_count >= LONE_STEPS_MIN and len(other_counts) == 1 and is_at_start:
+            raise JobError(
+                f"rank {first_rank} makes {lone_count} optimizer steps before any other rank makes "
+                "one, and without reports the places of training are counted by the steps of all",
+                "Make these steps on every rank; or make them before the audit, if the job keeps "
+                "what comes of them in a file.",
+                location=plan.job.source,
+            )
 
 
 def _find_differing_ends(grid: ReportGrid) -> Iterator[tuple[EpochEnd, EpochEnd]]:

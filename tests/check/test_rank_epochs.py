@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from chaos.check.rank_epochs import find_stepped_epochs
+from chaos.check.rank_epochs import find_stepped_epochs, refuse_lone_steps
 from chaos.errors import JobError
 from chaos.job_failure import check_rank_epochs
 from chaos.model import event as ev
@@ -52,6 +52,36 @@ def test_epochs_that_no_two_ranks_end_elsewhere_stay_as_they_are(
     lengths: Mapping[int, Sequence[int]],
 ) -> None:
     assert find_stepped_epochs(PLAN, [build_run(lengths)]) is None
+
+
+def interleave(own_steps: int, shared_steps: int, *, others: int = 1) -> History:
+    """Return a run whose rank 0 makes steps of its own before all ranks step together."""
+    ranks = [0] * own_steps + [*range(1 + others)] * shared_steps
+    return history_of(
+        *(
+            ev.StepDone(attempt=0, rank=rank, epoch=0, step=number + 1, losses=())
+            for number, rank in enumerate(ranks)
+        )
+    )
+
+
+def test_a_job_whose_first_rank_trains_alone_at_first_is_refused() -> None:
+    with pytest.raises(JobError, match="rank 0 makes 12 optimizer steps before any other rank"):
+        refuse_lone_steps(PLAN, [interleave(12, 32, others=3)])
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        pytest.param(interleave(0, 32), id="all step together"),
+        pytest.param(interleave(1, 32), id="one step more"),
+        pytest.param(interleave(12, 32, others=0), id="there is one rank"),
+        pytest.param(build_run({0: [8, 8], 1: [8, 8, 8]}), id="another rank has more work"),
+        pytest.param(History([]), id="no step"),
+    ],
+)
+def test_ranks_that_step_together_or_have_other_work_are_not_refused(history: History) -> None:
+    refuse_lone_steps(PLAN, [history])
 
 
 @pytest.mark.parametrize(
