@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from chaos.extension_modules import has_extension
-
 collect_ignore_glob = [
     "*.chaos.yaml"
 ]  # tests use these files themselves; pytest is not to run them
@@ -29,10 +27,6 @@ LONG = {
     "torchrun",
     "python",
 }
-
-#: Tests of the core's folders that import an extension; where it is missing they are left out.
-EXTENSIONS = {"check/test_accounts.py": "slurm", "faults/test_queue_faults.py": "slurm"}
-collect_ignore = [file for file, extension in EXTENSIONS.items() if not has_extension(extension)]
 
 EMBEDDED = {"forked"}  # folders of tests that start workers without Ray's processes
 

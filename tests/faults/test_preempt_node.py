@@ -1,13 +1,11 @@
-"""What is done to nodes, in which order, and what counts as proof."""
+"""A node is announced and taken, in which order, and what counts as proof."""
 
 from collections.abc import Callable
 
 import pytest
-from pydantic import ValidationError
 
 from chaos.faults.base import Fault
 from chaos.faults.evict_node import EvictNode
-from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.kill_node import KillNode
 from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.world import Outcome
@@ -16,66 +14,6 @@ from tests.faults.conftest import Strikes
 from tests.world import DEADLINE_NS, RANK_1, FakeWorld
 
 Strike = Callable[[Strikes], Outcome]
-
-
-def test_the_nodes_of_several_ranks_go_before_any_proof_is_asked_for(
-    inject: Strike, world: FakeWorld
-) -> None:
-    outcome = inject(KillNode(ranks=(1, 0)))
-
-    assert world.done == ["lose node-a", "lose node-b"]
-    assert outcome.status == "ok"
-    assert "rank 0" in outcome.detail
-    assert "rank 1" in outcome.detail
-
-
-def test_a_rank_that_nobody_holds_takes_no_node_with_it(inject: Strike, world: FakeWorld) -> None:
-    world.workers = {1: RANK_1}
-
-    with pytest.raises(ProcessLookupError):
-        inject(KillNode(ranks=(0, 1)))
-
-    assert not world.done
-
-
-def test_a_raylet_can_be_ended_alone(inject: Strike, world: FakeWorld) -> None:
-    assert inject(KillNode(raylet_only=True)).status == "ok"
-    assert world.done == ["lose raylet of node-b"]
-
-
-def test_a_node_that_lives_on_was_not_lost(inject: Strike, world: FakeWorld) -> None:
-    world.hardy = True
-
-    assert inject(KillNode(ranks=(0, 1))).status == "fail"
-
-
-def test_one_node_or_several_but_not_both() -> None:
-    with pytest.raises(ValidationError, match="either rank or ranks"):
-        KillNode(rank=0, ranks=(1,))
-
-
-def test_a_frozen_node_goes_on_after_its_time(inject: Strike, world: FakeWorld) -> None:
-    outcome = inject(FreezeNode(for_s=3))
-    healed = FreezeNode(for_s=3).heal(world, RANK_1)
-
-    assert world.done == ["freeze node-b", "3 s pass", "thaw node-b"]
-    assert outcome == Outcome("ok", outcome.detail)
-    expect_text(outcome.detail)
-    assert healed == "node node-b goes on after 3 s"
-
-
-def test_a_frozen_node_goes_on_when_the_run_is_over(world: FakeWorld) -> None:
-    world.over = True
-
-    expect_text(FreezeNode(for_s=3).heal(world, RANK_1))
-    assert world.done[-1] == "thaw node-b"
-
-
-def test_what_could_not_be_stopped_is_let_go_all_the_same(inject: Strike, world: FakeWorld) -> None:
-    world.hardy = True
-
-    assert inject(FreezeNode(for_s=3)).status == "fail"
-    assert world.done[-1] == "thaw node-b"
 
 
 @pytest.mark.parametrize(
