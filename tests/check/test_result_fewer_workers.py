@@ -1,6 +1,5 @@
 """A job that goes on with fewer workers: some promises hold all the same, some cannot be judged."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -8,66 +7,14 @@ import msgspec
 import pytest
 
 from chaos.model import event as ev
-from chaos.model.history import History, JournalEntry
-from chaos.model.verdict import CheckResult
+from chaos.model.history import History
 from tests.accepted import expect_text
 from tests.check.each import judge_each
+from tests.check.fewer_workers import STORY, fed, judged, part, shrunk
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed
-from tests.check.watching import digest, shuffled
+from tests.check.watching import digest
 from tests.findings import expect_finding
-
-STORY = Story(strikes=(Strike(epoch=2, step=3, rank=1),), least=1)
-STEPS = 5
-
-
-def shrunk(history: History) -> list[JournalEntry]:
-    """Tell the story again with one worker after the fault, whose steps are other, larger steps."""
-    return [
-        msgspec.structs.replace(entry, event=_alone(entry.event))
-        for entry in history
-        if not _is_of_the_second_rank(entry.event)
-    ]
-
-
-def _is_of_the_second_rank(what: ev.AnyEvent) -> bool:
-    is_later = getattr(what, "attempt", 0) > 0
-    is_left_out = isinstance(what, ev.StepDone) and what.step > STEPS
-    return is_later and (getattr(what, "rank", 0) == 1 or is_left_out)
-
-
-def _alone(what: ev.AnyEvent) -> ev.AnyEvent:
-    if getattr(what, "attempt", 0) == 0:
-        return what
-    match what:
-        case ev.WorkerGroupStarted(workers=workers):
-            return msgspec.structs.replace(what, workers=workers[:1])
-        case ev.StepDone():
-            alone = msgspec.structs.replace(what, losses=(0.125,))
-            return msgspec.structs.replace(alone, inputs=part(what.epoch, what.step))
-        case ev.Committed():
-            return msgspec.structs.replace(what, metrics=({"epoch": what.epoch, "loss": 0.125},))
-        case _:
-            return what
-
-
-def part(epoch: int, step: int, *, of: int = 2 * STORY.ranks * STORY.steps) -> ev.Inputs:
-    """Return what one worker is given for a step: its part of the whole epoch."""
-    order = shuffled(epoch, 2 * STORY.ranks * STORY.steps)[:of]
-    size = -(-len(order) // STEPS)
-    mine = order[size * (step - 1) : size * step]
-    return ev.Inputs(count=len(mine), digest=digest(mine), samples="".join(mine))
-
-
-def judged(entries: list[JournalEntry], baseline: History | None = None) -> dict[str, CheckResult]:
-    verdict = judge_each(STORY.plan(), History(entries), baseline or STORY.baseline())
-    return {result.check: result for result in verdict.results}
-
-
-def fed(inputs: Callable[[ev.StepDone], ev.Inputs | None]) -> list[JournalEntry]:
-    """Tell of one worker that is given these inputs after the fault."""
-    later = lambda e: e.attempt == 1  # noqa: E731 (one word of a line)
-    return list(changed(History(shrunk(STORY.history())), ev.StepDone, later, inputs=inputs))
 
 
 def test_what_is_not_compared_with_fewer_workers_is_not_counted() -> None:
@@ -77,55 +24,6 @@ def test_what_is_not_compared_with_fewer_workers_is_not_counted() -> None:
         assert "10 steps with another number of workers" in results[check].summary
         assert results[check].status == "pass"
     assert results["batch"].evidence == 24
-
-
-def test_an_epoch_has_the_same_samples_with_fewer_workers() -> None:
-    samples = judged(shrunk(STORY.history()))["samples"]
-
-    assert (samples.status, samples.evidence) == ("pass", 4)
-    expect_text(samples.summary)
-
-
-def test_samples_that_one_worker_trains_over_and_over_are_found() -> None:
-    def one(done: ev.StepDone) -> ev.Inputs:
-        first, mine = part(done.epoch, 1), part(done.epoch, done.step)
-        assert first.samples is not None
-        return ev.Inputs(count=mine.count, digest="d", samples=first.samples[:8] * mine.count)
-
-    samples = judged(fed(one))["samples"]
-
-    assert samples.status == "fail"
-    expect_finding(
-        samples,
-        "epoch-samples-uneven",
-        epoch=2,
-        sample_count=24,
-        missing_count=23,
-        surplus_count=23,
-    )
-
-
-def test_a_part_of_the_epoch_that_fewer_workers_never_train_is_not_known_to_be_right() -> None:
-    half = judged(fed(lambda done: part(done.epoch, done.step, of=12)))["samples"]
-
-    assert half.status == "inconclusive"
-    expect_text(half.summary)
-
-
-def test_fewer_workers_that_make_as_many_steps_as_before_are_no_defect() -> None:
-    """Each report comes after a number of steps, wherever in the data that is."""
-
-    def stretch(done: ev.StepDone) -> ev.Inputs:
-        mine = [f"{100 * done.epoch + 10 * done.rank + done.step:08x}"]
-        return ev.Inputs(count=1, digest=digest(mine), samples="".join(mine))
-
-    baseline = changed(STORY.baseline(), ev.StepDone, inputs=stretch)
-    run = changed(History(shrunk(STORY.history())), ev.StepDone, inputs=stretch)
-
-    samples = judged(list(run), baseline)["samples"]
-
-    assert (samples.status, samples.evidence) == ("pass", 2)
-    expect_text(samples.summary)
 
 
 def halves(done: ev.StepDone, *, of: int | None = None) -> ev.Inputs:
@@ -154,13 +52,6 @@ def test_where_saves_fall_within_a_pass_the_run_is_judged_as_a_whole(
 
     assert samples.status == status, samples.summary
     assert not again or "in 2 passes over the data, " in samples.summary
-
-
-def test_inputs_of_fewer_workers_that_were_not_seen_are_not_counted() -> None:
-    samples = judged(fed(lambda _: None))["samples"]
-
-    assert (samples.status, samples.evidence) == ("pass", 2)
-    expect_text(samples.summary)
 
 
 @pytest.mark.parametrize(

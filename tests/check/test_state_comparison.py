@@ -15,11 +15,11 @@ from chaos.model.bounds import Tolerance
 from chaos.model.history import Baseline, History
 from chaos.model.verdict import CheckResult
 from tests.accepted import expect_text
+from tests.check.fewer_workers import STORY as SHRUNK
+from tests.check.fewer_workers import shrunk
 from tests.check.parts import KILLED, TWICE
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, differs_in_parts, result_on, verdict_on
-from tests.check.test_elastic import STORY as SHRUNK
-from tests.check.test_elastic import shrunk
 from tests.findings import expect_finding, expect_in_headline
 
 LASTING = ("model", "ema")

@@ -4,7 +4,7 @@ import pytest
 
 from chaos.model.verdict import CheckResult
 from tests.accepted import expect_text
-from tests.check.test_golden import result
+from tests.check.test_judge_golden import result
 
 SLOW_START = "g +60 s s r c s s r c ."
 QUICK = "g s s r c s s r c ."

@@ -10,7 +10,7 @@ from chaos.check.time_limits import Where, find_longest_pauses, find_pauses
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.resume.attempt import build_attempts
-from tests.check.test_properties import stories
+from tests.check.test_judge_properties import stories
 
 ENDS = (ev.TrainFnEnded, ev.FitReturned, ev.FitRaised)
 SIGNS = (

@@ -1,4 +1,4 @@
-"""What a restart costs: leftovers, retry-budget, attempts."""
+"""What a restart is charged to, and how many attempts follow: retry-budget, attempts."""
 
 from typing import Any
 
@@ -25,7 +25,6 @@ KILLED = Story((Strike(2, 3, 1),))
 PREEMPTED = Story((Strike(1, 2, 1, kind="preempt_node"),))
 LATE = Story((Strike(3, 5, 1, kind="preempt_node", drift=99),))
 CHECKS = ("leftovers", "retry-budget", "attempts", "recovery", "lost-work")
-DIRECTORY = ev.Leftover(kind="checkpoint_directory", name="checkpoint_x")
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -35,54 +34,6 @@ DIRECTORY = ev.Leftover(kind="checkpoint_directory", name="checkpoint_x")
 )
 def test_a_right_restart_costs_what_it_may(check: str, story: Story) -> None:
     assert result_on(check, story).status == "pass"
-
-
-@pytest.mark.parametrize("kind", ["process", "placement_group", "actor"])
-def test_what_outlives_the_run_is_named(kind: str) -> None:
-    history = told(KILLED.history(), ev.Leftover(kind=kind, name="pid 7"))  # type: ignore[arg-type]
-
-    verdict = verdict_on(KILLED, history)
-
-    assert [result.check for result in verdict.broken] == ["leftovers"]
-    article = "an" if kind == "actor" else "a"
-    assert f"; {article} {kind.replace('_', ' ')} outlived the run: pid 7." in verdict.headline
-
-
-def test_one_unregistered_checkpoint_directory_per_fault_is_ray_as_we_know_it() -> None:
-    one = told(KILLED.history(), DIRECTORY)
-
-    assert result_on("leftovers", KILLED, one).status == "pass"
-    assert result_on("leftovers", KILLED, one).measures == {"left_checkpoint_directory": 1}
-
-
-def test_more_unregistered_checkpoint_directories_than_faults_are_too_many() -> None:
-    two = told(KILLED.history(), DIRECTORY, DIRECTORY)
-
-    expect_finding(
-        result_on("leftovers", KILLED, two), "unregistered-checkpoints", directories=2, faults=1
-    )
-
-
-def test_a_fault_of_which_nobody_knows_what_it_did_may_leave_a_directory() -> None:
-    history = changed(told(KILLED.history(), DIRECTORY), ev.FaultEnded, status="info")
-
-    assert result_on("leftovers", KILLED, history).status == "pass"
-
-
-@pytest.mark.parametrize(
-    "end", [ev.DeadlinePassed(limit_s=240), ev.RunEnded(interrupted=True)], ids=str
-)
-def test_a_run_that_we_ended_had_no_chance_to_clean_up(end: ev.AnyEvent) -> None:
-    left = told(KILLED.history(), ev.Leftover(kind="actor", name="PlacementGroupCleaner"))
-    history = told(without(left, ev.RunEnded), end)
-
-    assert result_on("leftovers", KILLED, history).status == "inconclusive"
-
-
-def test_where_nobody_looked_nothing_is_known_of_leftovers() -> None:
-    history = without(KILLED.history(), ev.LeftoversSearched)
-
-    assert result_on("leftovers", KILLED, history).status == "inconclusive"
 
 
 @pytest.mark.parametrize(
