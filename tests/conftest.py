@@ -46,7 +46,7 @@ SLOW = {
     "browser": ("pages",),
     "cli": ("streams",),
     "meta": ("checks", "consoles", "faults", "gauges"),
-    "report": ("charts", "html"),
+    "report": ("chart", "html"),
     "run": ("held_folders",),
     "extensions/lab/selftest": ("draw",),
     "mutation": ("mutants",),

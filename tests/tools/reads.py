@@ -1,8 +1,8 @@
 """The events and tables that each check reads, recorded while it judges runs with a known answer.
 
-The runs are those of `tests/recorded` and the histories of `tests/check/test_judge_golden.py`. A table is
-a cached property of `RunAnalysis` or of `RunTables`: the code that asks for one, and the code that
-asks a history for events, is found among the frames that are open then.
+The runs are those of `tests/recorded` and the histories of `tests/check/test_judge_golden.py`. A
+table is a cached property of `RunAnalysis` or of `RunTables`: the code that asks for one, and the
+code that asks a history for events, is found among the frames that are open then.
 """
 
 import inspect

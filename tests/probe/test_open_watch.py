@@ -2,29 +2,24 @@
 
 import json
 import os
-import pickle
 import shutil
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.numpy
 import torch
 import torch.distributed.checkpoint as dcp
 
 from chaos.model.event import (
-    FileCopied,
     FileLoaded,
     FileRenamed,
     FileSaveBegun,
     FileSaved,
-    FilesSeen,
     FileTouched,
     FileWritten,
 )
@@ -32,48 +27,16 @@ from chaos.model.trigger import Moment
 from chaos.probe import open_watch as opened
 from chaos.probe import write_ledger
 from chaos.probe.state.files import watch_libraries
-from chaos.probe.state.readable import is_text, load_content
-from chaos.run.file_digest import file_digest, folder_digests
-from tests.probe.test_job_files import New, Rank, put_back_after_the_test
-from tests.probe.test_job_files import new as new  # noqa: PLC0414 - a fixture
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Path]:
-    """Yield a folder of the job's own in its run, and stop listening afterwards."""
-    real = pickle.dump, threading.Thread.start, ThreadPoolExecutor.submit
-    folder = tmp_path / "storage/own"
-    folder.mkdir(parents=True)
-    yield folder
-    write_ledger._listeners.clear()
-    pickle.dump, threading.Thread.start, ThreadPoolExecutor.submit = real  # type: ignore[method-assign]
-
-
-def watching(new: New, **given: Any) -> Rank:
-    """Return a rank whose own files are followed."""
-    rank = new(**given)
-    rank.files.watch_opened()
-    rank.files.enter_step()
-    return rank
-
-
-def stepped(rank: Rank, step: int) -> None:
-    rank.cursor.step = step
-    rank.files.leave_step()
-
-
-def write_pickle(path: Path, value: Any) -> None:
-    with path.open("wb") as file:
-        pickle.dump(value, file)
+from chaos.run.file_digest import file_digest
+from tests.probe.opening_rank import found_by, stepped, watching, write_bytes, write_pickle
+from tests.probe.opening_rank import own as own  # noqa: PLC0414 - a fixture
+from tests.probe.saving_rank import New, put_back_after_the_test
+from tests.probe.saving_rank import new as new  # noqa: PLC0414 - a fixture
 
 
 def write_npz(path: Path, value: Any) -> None:
     with path.open("wb") as file:
         np.savez(file, **value)
-
-
-def write_bytes(path: Path, value: Any) -> None:
-    path.write_bytes(pickle.dumps(value))
 
 
 WAYS = {"state.pkl": write_pickle, "state.npz": write_npz, "state.bin": write_bytes}
@@ -101,52 +64,6 @@ def test_a_later_attempt_goes_on_where_what_it_reads_was_written(
     assert (second.cursor.epoch, second.cursor.step) == (0, 3)
 
 
-def found_by(rank: Rank) -> dict[str, str]:
-    """Return the files that a new attempt looks for, by name, as it finds them."""
-    rank.files.watch_opened()
-    (seen,) = rank.of(FilesSeen)
-    return {Path(file.path).name: file.state for file in seen.files}
-
-
-def test_an_attempt_finds_what_is_left_of_the_saves_under_their_last_names(
-    new: New, own: Path
-) -> None:
-    first = watching(new)
-    stepped(first, 1)
-    for number, name in enumerate(("kept", "gone", "removed", "torn", "folder/inner")):
-        (own / name).parent.mkdir(exist_ok=True)
-        write_pickle(own / f"{name}.new", {"w": np.full(9, number)})
-        (own / f"{name}.new").replace(own / f"{name}.pkl")
-    first.files.scan_files()
-    (own / "folder").rename(own / "other")
-    (own / "removed.pkl").unlink()
-    with first.files.pause_watch():  # as another program would
-        (own / "gone.pkl").unlink()
-        (own / "torn.pkl").write_bytes(b"x" * (own / "torn.pkl").stat().st_size)
-
-    found = found_by(new(attempt=1))
-
-    assert found == {
-        "kept.pkl": "there",
-        "gone.pkl": "gone",
-        "torn.pkl": "gone",
-        "inner.pkl": "there",
-    }
-
-
-def test_a_file_that_is_renamed_over_the_save_before_is_there(new: New, own: Path) -> None:
-    rank = watching(new)
-    for step in (1, 2, 3):
-        stepped(rank, step)
-        write_pickle(own / "state.new", {"w": np.full(9, step)})
-        rank.files.scan_files()
-        (own / "state.new").replace(own / "state.pkl")
-    rank.files.scan_files()
-
-    assert found_by(new(attempt=1)) == {"state.pkl": "there"}
-    assert {e.digest for e in rank.of(FileSaved)} >= {file_digest(own / "state.pkl")}
-
-
 def test_a_file_in_the_temporary_folder_of_another_node_is_elsewhere(
     new: New, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,33 +77,6 @@ def test_a_file_in_the_temporary_folder_of_another_node_is_elsewhere(
 
     assert same == {"state.pkl": "there"}
     assert found_by(new(attempt=1)) == {"state.pkl": "elsewhere"}
-
-
-def test_a_copy_made_beside_training_is_of_the_place_of_its_content(new: New, own: Path) -> None:
-    rank = watching(new)
-    stepped(rank, 2)
-    write_pickle(own / "state.pkl", {"w": np.ones(3)})
-    rank.files.scan_files()
-    rank.cursor.step = 3
-    copying = threading.Thread(target=shutil.copyfile, args=(own / "state.pkl", own / "copy.pkl"))
-    copying.start()
-    copying.join()
-    rank.files.scan_files(at_rest=True)
-
-    assert [(e.step, Path(e.path).name) for e in rank.of(FileSaved)] == [(2, "state.pkl")]
-    assert [(e.step, Path(e.path).name) for e in rank.of(FileCopied)] == [(2, "copy.pkl")]
-    assert found_by(new(attempt=1)) == {"state.pkl": "there", "copy.pkl": "there"}
-
-
-def test_a_save_is_of_the_thread_that_opened_its_file(new: New, own: Path) -> None:
-    rank = watching(new)
-    stepped(rank, 2)
-    write_pickle(own / "state.pkl", {"w": np.ones(3)})
-    looking = threading.Thread(target=rank.files.scan_files)
-    looking.start()
-    looking.join()
-
-    assert [e.is_beside for e in rank.of(FileSaveBegun)] == [False]
 
 
 def test_what_is_written_before_the_first_step_gives_no_place(new: New, own: Path) -> None:
@@ -295,222 +185,6 @@ def test_a_log_that_is_read_by_a_job_that_begins_anew_moves_nobody(new: New, own
     second.resumes(is_fresh=True)
 
     assert (second.cursor.epoch, second.cursor.step) == (0, 0)
-
-
-def test_what_is_appended_to_and_what_is_ours_is_no_save(new: New, own: Path) -> None:
-    rank = watching(new)
-    with (own / "train.log").open("ab") as file:
-        file.write(b"\x80epoch 0")
-    (rank.folder / "journals").mkdir()
-    (rank.folder / "journals/x.bin").write_bytes(b"\x80")
-
-    rank.files.report_begun()
-
-    assert not rank.of(FileSaved)
-
-
-def test_an_empty_file_is_none_that_was_saved(new: New, own: Path) -> None:
-    first = watching(new)
-    stepped(first, 1)
-    (own / "done").touch()
-    write_pickle(own / "a.pkl", [1])
-    first.files.enter_step()
-
-    second = new(attempt=1)
-    second.files.watch_opened()
-    (own / "newest").touch()  # it was cut off
-    for name in ("newest", "a.pkl"):
-        (own / name).read_bytes()
-    second.files.enter_step()
-
-    assert [Path(e.path).name for e in second.of(FileLoaded)] == ["a.pkl"]
-
-
-def test_a_file_of_the_probes_own_is_no_save(new: New, own: Path) -> None:
-    rank = watching(new)
-    stepped(rank, 1)
-    (rank.folder / "nodes/node-0").mkdir(parents=True)
-    (rank.folder / "nodes/node-0" / write_ledger.TRAINS).touch()
-    rank.files.enter_step()
-
-    assert found_by(new(attempt=1)) == {}
-
-
-def test_a_copy_of_a_save_is_none_of_where_it_was_copied(new: New, own: Path) -> None:
-    rank = watching(new)
-    stepped(rank, 1)
-    write_bytes(own / "a.bin", [1])
-    rank.files.enter_step()
-    stepped(rank, 2)
-    (own / "b.bin").write_bytes((own / "a.bin").read_bytes())
-    rank.files.enter_step()
-
-    assert [(e.path.rpartition("/")[2], e.step) for e in rank.of(FileSaved)] == [("a.bin", 1)]
-
-
-def test_a_file_that_is_still_open_is_looked_at_once_it_is_closed(new: New, own: Path) -> None:
-    rank = watching(new)
-    with (own / "a.bin").open("wb") as file:
-        file.write(b"\x80")
-        rank.files.report_begun()
-        assert not rank.of(FileSaved)
-    rank.files.train_fn_ended()
-
-    assert len(rank.of(FileSaved)) == 1
-
-
-def test_a_map_that_stays_open_over_steps_is_a_save_at_none_of_them(new: New, own: Path) -> None:
-    rank = watching(new)
-    held = np.memmap(own / "held.map", dtype=np.uint8, mode="w+", shape=(4,))
-    for step in (1, 2):
-        rank.files.enter_step()
-        held[0] = 200 + step
-        stepped(rank, step)
-        short = np.memmap(own / "short.map", dtype=np.uint8, mode="w+", shape=(4,))
-        short[:] = 200 + step
-        del short
-    del held
-    rank.files.enter_step()
-    rank.files.train_fn_ended()
-
-    assert [(Path(e.path).name, e.step) for e in rank.of(FileSaved)] == [
-        ("short.map", 1),
-        ("short.map", 2),
-    ]
-
-
-@pytest.mark.parametrize("is_own_thread", [False, True])
-def test_the_thread_that_wrote_a_file_says_whether_it_is_beside_training(
-    new: New, own: Path, *, is_own_thread: bool
-) -> None:
-    rank = watching(new)
-    stepped(rank, 2)
-    acts = [lambda: write_pickle(own / "a.pkl", {"w": 1}), rank.files.files_closed]
-    for act, is_beside in zip(acts, (is_own_thread, True), strict=True):
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(act).result() if is_beside else act()
-
-    (begun,) = rank.of(FileSaveBegun)
-    assert begun.is_beside is is_own_thread
-
-
-@pytest.mark.parametrize("is_pooled", [False, True])
-def test_what_is_written_beside_training_is_of_where_it_was_handed_over(
-    new: New, own: Path, is_pooled: bool
-) -> None:
-    rank = watching(new)
-    stepped(rank, 4)
-    may = threading.Event()
-
-    def write() -> None:
-        may.wait()
-        torch.save({"w": torch.ones(2)}, own / "late.pt")
-
-    with ThreadPoolExecutor(1) as pool:
-        thread = threading.Thread(target=write)
-        done = pool.submit(write).result if is_pooled else thread.join
-        if not is_pooled:
-            thread.start()
-        rank.files.report_begun()
-        rank.cursor.epoch, rank.cursor.step = 1, 0
-        stepped(rank, 2)
-        may.set()
-        done()
-
-    (saved,) = rank.of(FileSaved)
-    assert (saved.epoch, saved.step) == (0, 4)
-    rank.files.part_uploaded("c1", own, folder_digests(own))
-    assert rank.saves.find_resume_place("c1") == (1, 0)
-
-
-def test_a_checkpoint_with_a_file_that_nobody_was_seen_to_save_has_no_place(
-    new: New, own: Path
-) -> None:
-    rank = watching(new)
-    stepped(rank, 4)
-    torch.save({"w": torch.ones(2)}, own / "a.pt")
-    foreign = {**folder_digests(own), "b.bin": "0123456789abcdef"}
-
-    rank.files.part_uploaded("c0", own, foreign)
-
-    assert rank.saves.find_resume_place("c0") is None
-
-
-def test_a_save_stands_at_the_end_of_an_epoch_whose_report_never_began(new: New, own: Path) -> None:
-    (own.parent.parent / "saves").mkdir()
-    (own.parent.parent / "saves/lengths.json").write_text('{"0": 4}')
-    first = watching(new)
-    stepped(first, 4)
-    torch.save({"w": torch.ones(2)}, own / "a.pt")
-
-    second = new(attempt=1)
-    torch.load(own / "a.pt")
-    second.files.enter_step()
-
-    assert (second.cursor.epoch, second.cursor.step) == (1, 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "holds"),
-    [
-        (
-            "epoch,loss,who\n1,0.5,a\n2,0.25,b\n",
-            {"epoch": [1, 2], "loss": [0.5, 0.25], "who": ["a", "b"]},
-        ),
-        ("epoch,loss\n", {"epoch": [], "loss": []}),
-        ("1.5,2.5\n1,2\n", None),
-        ("epoch,loss\n1\n", None),
-        ("", None),
-    ],
-    ids=["columns", "no line yet", "no names", "cut off", "empty"],
-)
-def test_a_table_is_read_by_its_columns(text: str, holds: object, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(text)
-
-    assert load_content(tmp_path / "t.csv") == holds
-
-
-def test_files_are_read_without_running_anything_of_them(tmp_path: Path) -> None:
-    heading = json.dumps({"w": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}).encode()
-    raw = len(heading).to_bytes(8, "little") + heading + b"\x80\x3f\x00\x40"
-    (tmp_path / "m.safetensors").write_bytes(raw)
-    np.save(tmp_path / "a.npy", np.array([1.5, 2.5]))
-    np.savez(tmp_path / "b.npz", epoch=3, w=np.ones(2))
-    (tmp_path / "c.json").write_text('{"epoch": 3}')
-    (tmp_path / "d.pkl").write_bytes(pickle.dumps({"epoch": 3}))
-    (tmp_path / "e.json").write_text("{")
-
-    assert load_content(tmp_path / "m.safetensors")["w"].tolist() == [1.0, 2.0]
-    assert load_content(tmp_path / "a.npy").tolist() == [1.5, 2.5]
-    assert load_content(tmp_path / "b.npz")["epoch"] == 3
-    assert load_content(tmp_path / "c.json") == {"epoch": 3}
-    assert load_content(tmp_path / "d.pkl") is None
-    assert load_content(tmp_path / "e.json") is None
-    assert [is_text(tmp_path / name) for name in ("c.json", "d.pkl")] == [True, False]
-
-
-def test_arrays_are_known_by_their_beginning_before_they_have_their_name(tmp_path: Path) -> None:
-    for name in ("a.npy", "b.npz", "m.safetensors", "t.pt", "cut.npz", "text.json"):
-        written = tmp_path / name
-        match written.suffix:
-            case ".npy":
-                np.save(written, np.array([1.5, 2.5]))
-            case ".npz":
-                np.savez(written, w=np.ones(2))
-            case ".safetensors":
-                safetensors.numpy.save_file({"w": np.ones(2)}, written)
-            case ".pt":
-                torch.save({"w": torch.ones(2)}, written)
-            case _:
-                written.write_text('        {"w": [1, 2]}')
-        raw = written.read_bytes()
-        (tmp_path / f"{name}.new").write_bytes(raw[:-30] if name.startswith("cut") else raw)
-
-    assert load_content(tmp_path / "a.npy.new").tolist() == [1.5, 2.5]
-    assert load_content(tmp_path / "b.npz.new")["w"].tolist() == [1.0, 1.0]
-    assert load_content(tmp_path / "m.safetensors.new")["w"].tolist() == [1.0, 1.0]
-    others = ("t.pt", "cut.npz", "text.json")
-    assert [load_content(tmp_path / f"{name}.new") for name in others] == [None] * 3
 
 
 def test_a_temporary_file_that_is_gone_when_it_is_read_is_no_failure(
