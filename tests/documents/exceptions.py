@@ -46,7 +46,7 @@ RUN_ELSEWHERE = {
     "chaos run scenarios/smoke --address 10.0.0.1:6379 --reclaim-by kubernetes:jobs "
     "--allow-faults-on 10.0.0.1:6379 --allow-node-loss": "tests/ray/test_reclaimed_nodes.py",
     "chaos audit train_ddp.py -- --epochs 3": "tests/torchrun/test_audit.py",
-    "chaos run scenarios/slurm/preempted.chaos.yaml": "tests/extensions/slurm/test_scenarios.py",
+    "chaos run scenarios/slurm/preempted.chaos.yaml": "tests/extensions/slurm/test_backend_scenarios.py",
     "chaos run scenarios/slurm/requeued.chaos.yaml --address head:6817 --dry-run": (
         "tests/extensions/slurm/test_existing.py"
     ),
@@ -73,7 +73,7 @@ NOT_RUN = {
         "the folder is a reader's; tests/extensions/preflight/test_platform_files.py has each part"
     ),
     "chaos preflight eight.preflight.yaml --trace g4dn.csv --replay-trace": (
-        "the trace is Bamboo's; tests/extensions/preflight/test_readings.py has one like it"
+        "the trace is Bamboo's; tests/extensions/preflight/test_market_readings.py has one like it"
     ),
     "make setup": "it makes the environment that this very test runs in",
     "make check": "it runs this very test",
