@@ -32,7 +32,7 @@ EMBEDDED = {"forked"}  # folders of tests that start workers without Ray's proce
 
 # Whole audits, simulated fleets and other programs: half of the time of what trains no job.
 SLOW = {
-    "audit": ("audit", "audit_on_ray", "by_the_clock", "chains", "clean", "command"),
+    "audit": ("audit", "audit_by_the_clock", "audit_on_ray", "baseline_runs", "chains", "command"),
     "extensions/preflight": (
         "answer",
         "market_doubts",
@@ -42,7 +42,7 @@ SLOW = {
         "render_texts",
         "verdict",
     ),
-    "other_packages": ("unusable",),
+    "other_packages": ("registry_unusable",),
     "browser": ("pages",),
     "cli": ("streams",),
     "meta": ("checks", "consoles", "faults", "gauges"),

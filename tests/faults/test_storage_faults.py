@@ -57,8 +57,3 @@ def test_a_fault_that_storage_never_got_to_is_a_failure_of_ours(kind: str) -> No
 
     assert outcome.status == "fail"
     assert "armed" in outcome.detail
-
-
-@every_fault
-def test_a_fault_is_named_after_its_key(kind: str) -> None:
-    assert str(fault_of(kind)).startswith(kind)

@@ -19,7 +19,6 @@ from torch import nn
 from chaos.probe.job_code import find_outer_loops, is_job_file
 from chaos.probe.state import census as module
 from chaos.probe.state.census import Census
-from chaos.probe.state.plain_values import ELEMENTS_MAX
 from chaos.run.clock import SystemClock
 from tests.probe.counting import Control, taken
 
@@ -146,15 +145,6 @@ def test_an_object_that_several_paths_reach_has_the_shortest() -> None:
 
     assert "control.value" in found
     assert not any(path.startswith("loaded") for path in found)
-
-
-def test_no_text_of_a_string_is_kept_and_nothing_large_is_read() -> None:
-    census = Census(SystemClock().now_ns)
-    large = torch.zeros(ELEMENTS_MAX + 1)
-    census.add_values({"key": "secret", "large": large, "many": [0] * ELEMENTS_MAX}.items())
-
-    assert [(held.path, held.text) for held in census.entries] == [("key", "")]
-    assert census.omitted_paths == ["large", "many"]
 
 
 class Compression:

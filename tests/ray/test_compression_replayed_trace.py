@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.ray.command import ROOT, chaos, command
-from tests.ray.test_parity import outcome
+from tests.ray.test_backend_parity import outcome
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(900)]
 

@@ -1,14 +1,11 @@
 """A scenario that Python wrote is the one that a file would hold."""
 
-import inspect
 from pathlib import Path
 
 import pytest
 
-import chaos
 from chaos.errors import ScenarioError
 from chaos.model.expect import Expect
-from chaos.model.scenario import Job, Scenario
 from chaos.scenario_file.faults import kill_worker
 from chaos.scenario_file.from_python import build_scenario, train_loop_name
 from chaos.scenario_file.load import load_scenario
@@ -77,17 +74,3 @@ def test_a_train_loop_is_named_so_that_another_process_finds_it() -> None:
     assert train_loop_name(kill_worker) == "chaos.scenario_file.from_python:kill_worker"
     with pytest.raises(ValueError, match="at the top of its module"):
         train_loop_name(inner)
-
-
-def test_the_decorator_takes_every_key_of_a_scenario() -> None:
-    keys = {*Job.model_fields, *Scenario.model_fields} - {"scenario", "job", "marks"}
-
-    assert set(inspect.signature(chaos.scenario).parameters) == {*keys, "name"}
-
-
-def test_a_decorated_function_asks_for_its_run_and_for_its_own_fixtures() -> None:
-    def test_x(tmp_path: Path, result: chaos.Result) -> None:
-        raise AssertionError
-
-    asking = inspect.signature(chaos.scenario(script="train.py")(test_x))
-    assert list(asking.parameters) == ["tmp_path", "chaos_result"]

@@ -1,7 +1,6 @@
 """`chaos.audit` and `chaos.run`: the commands for a program, and for a notebook."""
 
 import asyncio
-import inspect
 import json
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import chaos.app.audit
 from chaos.audit.card import Card
 from chaos.audit.result import AuditResult
 from chaos.errors import ChaosError, JobError, ScenarioError, UsageError
-from chaos.extension_modules import has_extension
 from tests.accepted import expect_text
 from tests.audit.backend import FakeBackend, loses_momentum
 from tests.report.conftest import clean_history, run_of, struck_history
@@ -156,25 +154,6 @@ def test_an_interrupt_is_an_interrupt(audit: Audit, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(chaos.app.audit, "open_launcher", interrupted)
     with pytest.raises(KeyboardInterrupt):
         audit("train.py", quiet=True)
-
-
-def test_names_are_completed_and_no_other_is_there() -> None:
-    assert {*chaos.__all__} <= {*dir(chaos)}
-    assert {"audit", "run", "scenario", "plans", "declare", "kill_worker"} <= {*dir(chaos)}
-    assert not {"import_module", "declared", "TYPE_CHECKING", "errors"} & {*dir(chaos)}
-    extensions = {"guard": "guard", "plans": "lab"}  # which may be missing
-    absent = {name for name, extension in extensions.items() if not has_extension(extension)}
-    assert all(hasattr(chaos, name) for name in {*dir(chaos)} - absent)
-
-
-@pytest.mark.parametrize("name", ["audit", "run"])
-def test_a_package_that_is_called_shows_its_function(name: str) -> None:
-    called = getattr(chaos, name)
-    __import__(f"chaos.{name}")  # Python sets the attribute anew
-
-    assert getattr(chaos, name) is called
-    assert next(iter(inspect.signature(called).parameters)) in {"script", "scenario"}
-    assert f"chaos.{name}(" in (inspect.getdoc(called) or "")
 
 
 def test_chaos_itself_is_imported_without_what_is_heavy() -> None:

@@ -6,7 +6,7 @@ from chaos.audit.finding import Finding, group_findings, merge_findings
 from chaos.audit.run_row import Defect
 from chaos.model.verdict import JobLine
 from tests.accepted import expect_text
-from tests.audit.test_card import run_of
+from tests.audit.cards import run_of
 
 LATER = Defect(check="trajectory", kind="numbers-differ", sentence="the loss differs")
 

@@ -5,19 +5,13 @@ not install is skipped with its reason; what CI has no time for is marked nightl
 """
 
 import importlib.util
-import sys
-from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 from rich.console import Console
 
-from chaos.errors import ComputedEarlyError
 from chaos.harness import Harness
 from chaos.launch.forked.backend import ForkBackend
-from chaos.launch.forked.unsupported_calls import refuse_to_fork_tensorflow
 from chaos.run.clock import SystemClock
 from tests.called import chaos
 from tests.forked.conftest import ROOT
@@ -106,30 +100,3 @@ def test_what_cannot_be_watched_is_refused_by_name(job: str, words: str, tmp_pat
 
     assert ran.code == 3, ran.out
     assert words in " ".join(ran.err.split())
-
-
-@pytest.mark.parametrize(
-    ("context", "is_refused"),
-    [
-        (None, False),  # imported, and never used
-        (SimpleNamespace(_initialized=False), False),
-        (SimpleNamespace(_initialized=True), True),
-    ],
-)
-def test_tensorflow_is_not_forked_once_it_has_computed(
-    context: Any, is_refused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module: Any = ModuleType("tensorflow.python.eager.context")
-    module._context = context
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-
-    with pytest.raises(ComputedEarlyError) if is_refused else nullcontext():
-        refuse_to_fork_tensorflow()
-
-
-def test_where_tensorflow_is_not_imported_anything_is_forked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delitem(sys.modules, "tensorflow.python.eager.context", raising=False)
-
-    refuse_to_fork_tensorflow()

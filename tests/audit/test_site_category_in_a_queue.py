@@ -19,7 +19,7 @@ from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.model.places import EpochRank
 from chaos.model.plan import Plan
 from tests.accepted import expect_text
-from tests.audit.test_site_sample import under_torchrun
+from tests.audit.site_sample import under_torchrun
 from tests.called import chaos as called
 from tests.needs import needs_extension
 

@@ -1,8 +1,8 @@
 """The suite under `scenarios/` on the embedded backend: each file comes out as it expects.
 
 CI takes some, `make nightly` all. Those of `smoke/` are compared with Ray in
-`tests/ray/test_parity.py`, those of `frameworks/` run in `test_frameworks.py`; of `guilty/`, whose
-jobs are audited in `test_audits.py`, CI takes none.
+`tests/ray/test_backend_parity.py`, those of `frameworks/` run in `test_harness_frameworks.py`; of
+`guilty/`, whose jobs are audited in `test_audit_verdicts.py`, CI takes none.
 """
 
 from pathlib import Path
