@@ -5,13 +5,13 @@ Whatever is not named here, every launcher's job can have.
 
 import pytest
 
-from chaos.audit.site_category import FAULT_KINDS, SITE_CATEGORIES, list_site_categories
+from chaos.audit.site_category import SITE_CATEGORIES, list_site_categories
 from chaos.check.judge import CHECKS, NEEDS
 from chaos.faults.base import Fault
 from chaos.model.fault_entry import OWN_FAULTS
 from chaos.model.launcher import DEFAULT_LAUNCHER, LAUNCHER_FACTS, Launcher, find_launcher
 from chaos.model.launcher_policy import LauncherPolicy
-from chaos.model.scenario import ClusterShape, Job
+from chaos.model.scenario import ClusterShape
 from chaos.plan.draw import DRAWN, can_be_drawn
 from tests.needs import needs_extension
 
@@ -101,17 +101,6 @@ def plainest(fault: type[Fault]) -> Fault:
 @pytest.mark.parametrize("facts", LAUNCHER_FACTS.values(), ids=LAUNCHER_FACTS)
 def test_a_launchers_jobs_can_have_all_but_this(facts: LauncherPolicy) -> None:
     assert lacks(facts) == LACKS[facts.name]
-
-
-@pytest.mark.parametrize("facts", LAUNCHER_FACTS.values(), ids=LAUNCHER_FACTS)
-def test_every_field_that_a_row_names_is_one(facts: LauncherPolicy) -> None:
-    assert set(facts.fields.missing_job) <= set(Job.model_fields)
-    assert set(facts.fields.cluster) <= set(ClusterShape.model_fields)
-    assert {facts.sites.initial, *facts.sites.unavailable, *facts.sites.unrestarted} <= {
-        *SITE_CATEGORIES
-    }
-    assert {*facts.sites.kinds, *facts.sites.kinds.values()} <= {*FAULT_KINDS}
-    assert set(facts.retries.budgets) <= set(facts.retries.settings) == {"failures", "preemptions"}
 
 
 def test_a_command_names_itself_and_any_other_trainer_is_rays() -> None:

@@ -20,7 +20,6 @@ from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory, create_run
 from chaos.run.ports import ShowEntries
 from tests.accepted import expect_text
-from tests.needs import needs_extension
 from tests.report.conftest import plan_of
 from tests.shelf.conftest import Shelf
 
@@ -58,21 +57,6 @@ def test_a_verdict_of_another_history_is_told_as_such_and_judged_again(
     assert rejudge_run(mixed_up).verdict.status == "fail"
 
     assert NOT_OF_IT not in said(monkeypatch, capsys, "report", mixed_up, "--format", "md")[1]
-
-
-@needs_extension("lab")
-@pytest.mark.parametrize("form", [(), ("--format", "md")])
-def test_a_summary_of_another_history_is_compared_as_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    stocked: Shelf,
-    mixed_up: Path,
-    form: tuple[str, ...],
-) -> None:
-    code, told = said(monkeypatch, capsys, "compare", stocked.valid, mixed_up, *form)
-
-    assert code == 2
-    assert STALE in told
 
 
 def test_a_suites_row_is_unknown_where_its_runs_history_is_another_now(
