@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from chaos.extension_modules import has_extension
-
 collect_ignore_glob = [
     "*.chaos.yaml"
 ]  # tests use these files themselves; pytest is not to run them
@@ -30,29 +28,25 @@ LONG = {
     "python",
 }
 
-#: Tests of the core's folders that import an extension; where it is missing they are left out.
-EXTENSIONS = {"check/test_accounts.py": "slurm", "faults/test_queue_faults.py": "slurm"}
-collect_ignore = [file for file, extension in EXTENSIONS.items() if not has_extension(extension)]
-
 EMBEDDED = {"forked"}  # folders of tests that start workers without Ray's processes
 
 # Whole audits, simulated fleets and other programs: half of the time of what trains no job.
 SLOW = {
-    "audit": ("audit", "audit_on_ray", "by_the_clock", "chains", "clean", "command"),
+    "audit": ("audit", "audit_by_the_clock", "audit_on_ray", "baseline_runs", "chains", "command"),
     "extensions/preflight": (
         "answer",
-        "doubts",
-        "foretold",
-        "reference",
-        "simulate",
-        "texts",
+        "market_doubts",
+        "compression_foretold",
+        "forecast_reference",
+        "forecast_simulated",
+        "render_texts",
         "verdict",
     ),
-    "other_packages": ("unusable",),
-    "browser": ("pages",),
+    "other_packages": ("registry_unusable",),
+    "browser": ("chromium_pages",),
     "cli": ("streams",),
-    "meta": ("checks", "consoles", "faults", "gauges"),
-    "report": ("charts", "html"),
+    "meta": ("faults", "gauges", "screen_consoles", "worked_example_checks"),
+    "report": ("chart", "html"),
     "run": ("held_folders",),
     "extensions/lab/selftest": ("draw",),
     "mutation": ("mutants",),

@@ -36,24 +36,3 @@ def test_what_is_no_finding_or_has_no_reason_is_refused(word: str, problem: str)
         parse_accepted_finding(word)
 
     assert problem in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("part", "parts", "is_accepted"),
-    [
-        (None, (), True),
-        (None, ("model",), True),
-        ("optimizer", ("optimizer",), True),
-        ("optimizer", ("optimizer.exp_avg", "optimizer.step"), True),
-        ("optimizer", ("optimizer.exp_avg", "schedule"), False),
-        ("optimizer", (), False),
-        ("opt", ("optimizer",), False),
-    ],
-)
-def test_a_part_bounds_what_is_accepted(
-    part: str | None, parts: tuple[str, ...], is_accepted: bool
-) -> None:
-    accepted = AcceptedFinding(finding="older-save", part=part, reason="meant")
-
-    assert accepted.matches("older-save", parts) is is_accepted
-    assert not accepted.matches("saves-gone", parts)

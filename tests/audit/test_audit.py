@@ -33,7 +33,7 @@ from tests.accepted import expect_text
 from tests.audit.backend import FakeBackend, Ticking, audit_of, loses_momentum, misses_the_strike
 from tests.check.story import Story
 from tests.check.tamper import changed
-from tests.check.test_band import noisy
+from tests.check.test_prediction_band import noisy
 
 FEW = SiteChoice(limit=20)
 NOT_TOLD: set[SiteCategory] = {

@@ -1,8 +1,7 @@
-"""Findings grouped by cause, and the card on a terminal and as a page."""
+"""The card of an audit, on a terminal and as a page."""
 
 import io
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,251 +9,29 @@ import pytest
 from rich.console import Console
 
 from chaos.audit.audit import SiteChoice
-from chaos.audit.budget import AuditProgress
 from chaos.audit.card import Card, GroupCoverage
-from chaos.audit.card_writer import _note_accepted
 from chaos.audit.finding import group_findings
 from chaos.audit.page import render_card
 from chaos.audit.parts import list_figures, list_parts
-from chaos.audit.run_row import Defect, RunRow
+from chaos.audit.run_row import RunRow
 from chaos.audit.sections import describe_equal_results
-from chaos.audit.site_category import SITE_CATEGORIES, select_site_categories
 from chaos.audit.table import (
-    build_cells,
-    build_check_rows,
-    count_places_by_column,
     count_results,
     group_rows,
-    kind_rows,
-    label_columns,
     part_rows,
 )
-from chaos.errors import UsageError
-from chaos.faults.kill_node import KillNode
-from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model.diagnosis import Standing
-from chaos.model.plan import Op
-from chaos.model.trigger import AtStep
-from chaos.report.live import PARTS
 from chaos.report.terminal_parts import print_parts
-from chaos.screens.audit import AuditDisplay
 from tests.accepted import expect_text
-from tests.audit.backend import FakeBackend, Ticking, audit_of, loses_momentum
-
-EPOCHS = Defect(check="epochs", kind="surplus-epochs")
-CURSOR = Defect(check="cursor", kind="steps-repeated")
-PARTED = Defect(check="trajectory", kind="numbers-differ")
+from tests.audit.backend import FakeBackend, audit_of, loses_momentum
+from tests.audit.cards import EPOCHS, PARTED, passing, run_of
 
 
 @pytest.fixture(scope="module")
 def card(tmp_path_factory: pytest.TempPathFactory) -> Card:
     backend = FakeBackend(epochs=20, defect=loses_momentum)
     return audit_of(tmp_path_factory.mktemp("card"), backend, choice=SiteChoice(limit=40)).run()
-
-
-def lost_part(name: str) -> Defect:
-    return Defect(check="state", kind="part-lost", parts=(name,), sentence=f"{name} is gone")
-
-
-def run_of(number: int, *defects: Defect, steps: tuple[int, ...] = (3,), **fault: Any) -> RunRow:
-    fault = fault or {"kill_worker": KillWorker()}
-    ops = (Op(index=n, at=AtStep(epoch=1, step=s, rank=0), **fault) for n, s in enumerate(steps))
-    return RunRow(
-        number=number,
-        name=f"place {number}",
-        group="mid-epoch",
-        ops=tuple(ops),
-        status="fail" if defects else "pass",
-        headline=f"Run {number}.",
-        defects=defects,
-        evidence=("epochs",),
-        undecided=(),
-        landed=1,
-        attempts=2,
-        lost_steps=number,
-        seconds=0.1,
-        resumed=1,
-    )
-
-
-def test_one_cause_at_many_places_is_one_finding() -> None:
-    [found] = group_findings([run_of(n, EPOCHS, PARTED) for n in range(5)])
-
-    assert found.runs == (0, 1, 2, 3, 4)
-    assert found.defect == EPOCHS.key
-
-
-def test_one_part_that_is_lost_is_one_cause_whatever_is_lost_with_it() -> None:
-    def lost(*parts: str) -> Defect:
-        return Defect(check="state", kind="part-lost", parts=parts)
-
-    alone, more, model = lost("momentum"), lost("momentum", "lr"), lost("model", "momentum")
-
-    found = group_findings([run_of(1, alone), run_of(2, more), run_of(3, more), run_of(4, model)])
-
-    assert [(one.defect, one.runs) for one in found] == [
-        (alone.key, (1, 2, 3)),
-        (model.key, (4,)),
-    ]
-
-
-def test_a_run_that_shows_a_more_frequent_cause_besides_belongs_to_it() -> None:
-    often = [run_of(n, EPOCHS, PARTED) for n in range(3)]
-
-    [found] = group_findings([*often, run_of(9, CURSOR, EPOCHS, PARTED)])
-
-    assert found.defect == EPOCHS.key
-    assert found.count == 4
-
-
-def test_a_place_in_the_data_is_one_cause_whichever_sign_of_it_shows() -> None:
-    samples = Defect(check="samples", kind="samples-missing")
-    order = Defect(check="sample-order", kind="another-order", severity="not reproducible")
-
-    [found] = group_findings(
-        [run_of(1, CURSOR), run_of(2, samples), run_of(3, samples), run_of(4, order, PARTED)]
-    )
-
-    assert (found.defect, found.runs, found.severity) == (
-        samples.key,
-        (1, 2, 3, 4),
-        "wrong result",
-    )
-    assert found.smallest.number == 2
-
-
-def test_a_place_in_the_data_is_a_second_cause_beside_what_chooses_no_inputs() -> None:
-    samples = Defect(check="samples", kind="samples-missing", sentence="few samples")
-    order = Defect(check="sample-order", kind="another-order", sentence="another order")
-    rate = Defect(check="state", kind="part-lost", parts=("optimizer.lr",), sentence="lr is gone")
-    model = Defect(check="state", kind="part-lost", parts=("model", "optimizer.lr"))
-
-    both = group_findings([run_of(1, rate, order, samples).replace(faults="a fault; ")])
-
-    assert [(one.defect, one.headline) for one in both] == [
-        (rate.key, "Run 1."),
-        (order.key, "A fault; another order."),
-    ]
-    assert [one.besides for one in both] == [(), ("state",)]
-    assert len(group_findings([run_of(1, model, order)])) == 1
-
-
-@pytest.mark.parametrize(
-    ("wrong", "right", "parts", "words"),
-    [
-        (True, (False, False), ("rng.torch",), "a DataLoader without a `generator` draws"),
-        (True, (False, False), ("model",), "(1 of 1, and none of 2 from an epoch's beginning)."),
-        (True, (False,), ("model",), None),
-        (True, (False, False, True), ("model",), None),
-        (False, (False, False), ("model",), None),
-    ],
-)
-def test_a_cause_that_shows_within_an_epoch_alone_says_so(
-    wrong: bool, right: tuple[bool, ...], parts: tuple[str, ...], words: str | None
-) -> None:
-    lost = run_of(0, Defect(check="state", kind="part-lost", parts=parts))
-    runs = [lost, *(run_of(1 + number) for number in range(len(right)))]
-    told = [
-        run.model_copy(update={"within": within})
-        for run, within in zip(runs, (wrong, *right), strict=True)
-    ]
-
-    [found] = group_findings(told)
-
-    assert (words is not None) == ("Only resumes from within an" in found.headline)
-    assert words is None or words in found.headline
-
-
-def test_each_of_two_causes_has_a_sentence_of_its_own() -> None:
-    momentum, rate = lost_part("momentum"), lost_part("lr")
-
-    found = group_findings([run_of(1, momentum, rate).replace(faults="a fault; ")])
-
-    assert [one.headline for one in found] == ["Run 1.", "A fault; lr is gone."]
-
-
-def test_the_example_of_a_cause_shows_that_cause_alone() -> None:
-    momentum, rate = lost_part("momentum"), lost_part("lr")
-    runs = [run_of(1, momentum, rate), run_of(2, rate, momentum), run_of(3, rate)]
-    found = group_findings([run.replace(faults="a fault; ") for run in runs])
-
-    assert [(one.defect, one.smallest.number) for one in found] == [
-        (rate.key, 3),
-        (momentum.key, 1),
-    ]
-    assert len({one.headline for one in found}) == len(found) == 2
-
-
-def test_numbers_that_part_do_not_hide_a_defect_that_says_more() -> None:
-    often = [run_of(n, PARTED) for n in range(6)]
-
-    found = group_findings([*often, run_of(9, EPOCHS, PARTED)])
-
-    assert [(one.defect, one.count) for one in found] == [(PARTED.key, 6), (EPOCHS.key, 1)]
-
-
-def test_the_smallest_reproduction_has_the_fewest_ops_then_the_simplest_then_the_first() -> None:
-    runs = [
-        run_of(0, PARTED, steps=(1, 2)),
-        run_of(1, PARTED, steps=(1,), kill_node=KillNode()),
-        run_of(2, PARTED, steps=(5,)),
-        run_of(3, PARTED, steps=(4,)),
-    ]
-
-    [found] = group_findings(runs)
-
-    assert found.smallest.number == 3
-
-
-def test_two_causes_of_one_check_have_files_of_their_own() -> None:
-    other = Defect(check="trajectory", kind="something-else")
-
-    names = [
-        one.repro
-        for one in group_findings([run_of(0, PARTED), run_of(1, PARTED), run_of(2, other)])
-    ]
-
-    assert names == ["repro/trajectory.chaos.yaml", "repro/trajectory_2.chaos.yaml"]
-
-
-def test_one_kind_of_finding_is_one_cause_whatever_its_numbers_are() -> None:
-    runs = [
-        run_of(n, EPOCHS.replace(facts={"count": n}, sentence=f"{n} epochs were trained"))
-        for n in (5, 6)
-    ]
-
-    [found] = group_findings(runs)
-
-    assert (found.defect, found.facts) == (EPOCHS.key, {"count": 5})
-    assert found.headline == "Run 5."
-
-
-def test_the_table_by_epoch_has_every_place_of_the_job_tried_or_not(card: Card) -> None:
-    drawn = build_cells(card)
-
-    assert sum(cell.tally.total for cell in drawn) == len(card.runs)
-    assert sum(cell.places for cell in drawn) == sum(row.places for row in card.covered)
-    assert any(cell.tally.fate == "not tried" for cell in drawn)
-    assert len(card.columns) <= 16
-    assert (card.columns[:2], card.columns[-1]) == (("0-1", "2-3"), "18-19")
-
-
-def test_a_job_of_few_epochs_has_a_column_for_each() -> None:
-    assert label_columns(3) == ("0", "1", "2")
-    assert label_columns(1) == ("0",)
-    assert count_places_by_column({0: 4, 2: 1}, 3) == (4, 0, 1)
-    assert sum(count_places_by_column({9: 1, 33: 2}, 34)) == 3
-
-
-def test_the_tables_agree_with_the_runs(card: Card) -> None:
-    for rows in (group_rows(card), kind_rows(card)):
-        assert sum(row.tally.right for row in rows) == card.right
-        assert sum(row.tally.from_scratch for row in rows) == card.scratch_count
-        assert sum(row.tally.wrong for row in rows) == card.broken
-        assert sum(row.tally.total for row in rows) == len(card.runs)
-    for row in build_check_rows(card):
-        assert row.with_evidence + row.without_evidence + row.inconclusive == len(card.runs)
 
 
 def test_a_kind_of_fault_that_was_not_tried_is_on_the_card(card: Card) -> None:
@@ -326,74 +103,8 @@ def test_an_audit_that_struck_nothing_is_no_success(card: Card) -> None:
     assert "inconclusive" in empty.badge
 
 
-def test_places_are_chosen_by_any_part_of_their_names() -> None:
-    assert select_site_categories([]) == SITE_CATEGORIES
-    assert select_site_categories(["upload"]) == ("upload begins", "upload ends")
-    assert select_site_categories(["node lost; mid-epoch"]) == ("mid-epoch", "node lost")
-
-
-def test_a_group_that_does_not_exist_is_refused_with_the_ones_that_do() -> None:
-    with pytest.raises(UsageError, match=r"no group of places is called 'lunch'.*mid-epoch"):
-        select_site_categories(["lunch"])
-
-
 def test_a_card_can_be_read_where_it_lies(card: Card) -> None:
     assert Path(card.folder, "card.html").is_file()
-
-
-def test_progress_is_a_few_lines_where_there_is_no_terminal(card: Card) -> None:
-    out = io.StringIO()
-    total = 200
-
-    with AuditDisplay(Console(file=out, width=80, highlight=False), Ticking()) as display:
-        for done in range(total + 1):
-            display.show(AuditProgress("faults", done, total, 9.0, card.runs[0], 2, 4.0))
-
-    found, *lines = out.getvalue().splitlines()
-    assert found == f"found: {card.runs[0].headline}"  # once, and whole
-    assert len(lines) == PARTS + 1
-    expect_text(lines[1])
-
-
-def test_progress_is_one_line_that_moves_on_a_terminal(card: Card) -> None:
-    out = io.StringIO()
-
-    console = Console(file=out, width=80, force_terminal=True)
-    with AuditDisplay(console, Ticking()) as display:
-        display.show(AuditProgress("faults", 1, 2, 3.0, card.runs[0]))
-
-    assert "1/2 places" in out.getvalue()
-
-
-def told(display: AuditDisplay, progress: AuditProgress) -> str:
-    display.show(progress)
-    return display.__rich__().plain
-
-
-def test_seconds_pass_in_the_line_without_any_news() -> None:
-    clock = Ticking(tick_ns=0)
-    display = AuditDisplay(Console(file=io.StringIO(), width=80), clock)
-
-    first = told(display, AuditProgress("clean run", 0, 2, activity="its script starts: imports"))
-    clock.sleep(12)
-
-    expect_text(first, "first")
-    expect_text(display.__rich__().plain, "display __rich__ plain")
-
-
-def test_time_that_is_left_and_grows_is_explained() -> None:
-    display = AuditDisplay(Console(file=io.StringIO(), width=80), Ticking(tick_ns=0))
-    of = partial(AuditProgress, "faults")
-
-    lines = [
-        told(display, of(4, 20, 40.0, spent_s=20.0)),
-        told(display, of(5, 20, 90.0, spent_s=25.0)),
-        told(display, of(6, 30, 180.0, spent_s=30.0)),
-        told(display, of(7, 30, 170.0, spent_s=40.0)),
-        told(display, of(31, None, 20.0, spent_s=40.0, limit_s=60.0)),
-    ]
-
-    expect_text("\n".join(lines))
 
 
 def test_steps_that_nobody_saw_are_not_counted_as_none_lost(card: Card) -> None:
@@ -429,25 +140,6 @@ def test_of_a_job_that_may_not_be_preempted_the_card_says_what_it_was_given(card
     assert "max_preemption_failures: 0" in survivor.sentence
 
 
-# -- the answer ----------------------------------------------------------------------------
-
-
-def passing(card: Card, *runs: RunRow, **job: Any) -> Card:
-    """Return a card of these runs with nothing to object to but what they show."""
-    middle = GroupCoverage(
-        group="mid-epoch", tried=1, chosen=1, places=9, why_none=None, resumes=True
-    )
-    update = {
-        "runs": runs or (run_of(0),),
-        "findings": (),
-        "covered": (middle,),
-        "job": card.job.model_copy(update=job),
-        "ended": "all",
-        "missing_parts": (),
-    }
-    return card.model_copy(update=update)
-
-
 def test_a_run_with_a_right_resume_in_each_group_passes(card: Card) -> None:
     expect_text(passing(card).sentence)
     assert passing(card).exit_code == 0
@@ -460,17 +152,6 @@ def test_what_is_accepted_is_told_and_is_no_failure(card: Card) -> None:
 
     assert accepting.exit_code == 0
     expect_text(accepting.sentence)
-
-
-def test_a_pass_names_the_finding_that_was_accepted_and_its_reason(card: Card) -> None:
-    accepted = EPOCHS.replace(accepted_reasons=("we train one more",), sentence="5 epochs")
-    runs = [run_of(n).replace(accepted=(accepted,)) for n in range(2)]
-
-    [note] = _note_accepted(runs)
-
-    expect_text(passing(card, *runs).sentence, "passing card runs sentence")
-    assert note.kind == "accepted"
-    expect_text(note.text, "note text")
 
 
 def test_a_result_that_is_accepted_is_not_said_to_be_uncompared(card: Card) -> None:

@@ -26,7 +26,7 @@ from chaos.model.history import History
 from chaos.model.trigger import AtRecovery
 from tests.accepted import expect_text
 from tests.audit.backend import Defect, FakeBackend, audit_of, loses_momentum
-from tests.audit.test_site_sample import SEEDS, extents
+from tests.audit.site_sample import SEEDS, extents
 from tests.check.story import Story
 from tests.check.tamper import changed
 

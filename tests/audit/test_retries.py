@@ -48,15 +48,6 @@ def test_where_nothing_begins_the_job_again_that_is_a_finding_of_its_own(tmp_pat
         assert "FailureConfig(max_failures=3)" in told.replace("\\_", "_").replace("\\(", "(")
 
 
-def test_the_first_fault_comes_under_the_scripts_own_retries(tmp_path: Path) -> None:
-    backend = FakeBackend(settings=NONE)
-    audit_of(tmp_path, backend, choice=FEW).run()
-    given = [plan.job.failure.max_failures for plan in backend.plans if plan.job.failure]
-
-    assert given[0] == 0
-    assert min(given[1:]) == 1
-
-
 def test_retries_of_production_are_no_finding(tmp_path: Path) -> None:
     card = audit_of(tmp_path, FakeBackend(settings=NONE), choice=FEW, retries=3).run()
 

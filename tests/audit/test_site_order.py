@@ -25,7 +25,8 @@ from chaos.audit.site_order import (
 from chaos.audit.site_queue import SiteQueue, Status
 from chaos.audit.site_sample import choose_fault_sites, count_coverage
 from chaos.model.places import TrainingPlace
-from tests.audit.test_site_sample import SEEDS, extent_of, extents
+from tests.audit.site_sample import SEEDS, extents
+from tests.audit.test_site_sample import extent_of
 
 ASKED = st.sampled_from(QUESTIONS)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.audit.job_profile import JobProfile, ProfiledSaveOperation
+from chaos.audit.job_profile import JobProfile
 from chaos.audit.plans import build_fault_plan, choose_retry_budget
 from chaos.audit.site_category import (
     INSIDE_LOAD,
@@ -17,68 +17,16 @@ from chaos.audit.site_category import (
     SiteCategory,
     needs_nodes,
 )
-from chaos.audit.site_groups import FaultSite, build_place_groups
+from chaos.audit.site_groups import build_place_groups
 from chaos.audit.site_order import find_last_resume_point
 from chaos.audit.site_sample import choose_fault_sites, count_coverage
-from chaos.model.launcher_facts import Restart
-from chaos.model.places import EpochRank, TrainingPlace
+from chaos.model.places import EpochRank
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import SAVE_MOMENTS, AtMoment, AtRecovery, AtStep
+from tests.audit.site_sample import SEEDS, extents, groups_of, under_torchrun
 from tests.check.story import Story
 
 BASE = Story().plan()
-SEEDS = st.integers(min_value=0, max_value=2**32)
-
-
-def operations(
-    epochs: Sequence[int], ranks: Sequence[int]
-) -> st.SearchStrategy[ProfiledSaveOperation]:
-    places = st.frozensets(st.sampled_from([EpochRank(e, r) for e in epochs for r in ranks]))
-    paths = st.sampled_from(["c/last.pt", "c/epoch_*.pt"])
-    steps = places.map(lambda some: dict.fromkeys(sorted(some), 1.0))
-    moments, outlives = st.sampled_from(SAVE_MOMENTS), st.booleans()
-    return st.builds(ProfiledSaveOperation, moments, paths, steps, st.just(False), outlives)
-
-
-@st.composite
-def extents(draw: st.DrawFn, *, steps_max: int = 8) -> JobProfile:
-    ranks = tuple(range(draw(st.integers(1, 3))))
-    epochs = tuple(range(draw(st.integers(0, 5))))
-    trailing = draw(st.booleans())
-    lengths = st.integers(0, steps_max)
-    trained = [*epochs, *([len(epochs)] if trailing else [])]
-    steps = {EpochRank(e, r): n for e in trained for r in ranks if (n := draw(lengths))}
-    saved = tuple(e for e in epochs if draw(st.booleans()))
-    uploaders = ranks if draw(st.booleans()) else ranks[:1]
-    return JobProfile(
-        ranks=ranks,
-        epochs=epochs,
-        saved_epochs=saved,
-        uploads=tuple(EpochRank(epoch, rank) for epoch in saved for rank in uploaders),
-        saves=tuple(EpochRank(epoch, rank) for epoch in saved for rank in uploaders),
-        steps=steps,
-        remaining_s={epoch: draw(st.floats(0, 30)) for epoch, _ in steps},
-        seconds=3.0,
-        settings={
-            "max_failures": draw(st.sampled_from([-1, 0, 3])),
-            "num_workers": draw(st.sampled_from([len(ranks), [1, len(ranks) + 1]])),
-        },
-        replaced={},
-        loading_ranks=draw(st.sampled_from([(), ranks[:1], ranks])),
-        background_saves=tuple(
-            EpochRank(epoch, uploaders[0]) for epoch in saved if draw(st.booleans())
-        ),
-        loaders={place: 1 for place, n in steps.items() if n > 1 and draw(st.booleans())},
-        operations=tuple(
-            draw(st.lists(operations(saved, uploaders), max_size=6, unique_by=kind_of))
-            if saved
-            else ()
-        ),
-    )
-
-
-def kind_of(operation: ProfiledSaveOperation) -> tuple[str, str]:
-    return operation.moment, operation.path
 
 
 def exists(op: Op, profile: JobProfile) -> bool:
@@ -100,10 +48,6 @@ def exists(op: Op, profile: JobProfile) -> bool:
     if at.moment in of_moment:
         return (at.epoch, at.rank) in of_moment[at.moment]
     return at.epoch in profile.epochs
-
-
-def groups_of(places: tuple[FaultSite, ...]) -> set[SiteCategory]:
-    return {place.group for place in places}
 
 
 @given(extents(), SEEDS, st.booleans(), st.integers(1, 60))
@@ -130,15 +74,6 @@ def test_the_same_seed_gives_the_same_map(profile: JobProfile, seed: int, limit:
     once, again = (choose_fault_sites(profile, seed=seed, limit=limit) for _ in range(2))
 
     assert once == again
-
-
-@given(extents(), SEEDS, st.integers(1, 40))
-def test_every_group_that_the_job_has_is_struck(profile: JobProfile, seed: int, limit: int) -> None:
-    places = choose_fault_sites(profile, seed=seed, limit=limit)
-
-    assert groups_of(places) == {
-        place_group.category for place_group in build_place_groups(profile, seed=seed)
-    }
 
 
 @given(extents(), SEEDS)
@@ -286,59 +221,6 @@ def extent_of(*, epochs: int, steps: int, ranks: int = 2) -> JobProfile:
         settings={},
         replaced={},
     )
-
-
-def under_torchrun(*, away: tuple[int, ...] = (), least: int | None = None) -> JobProfile:
-    places = tuple(EpochRank(epoch, 0) for epoch in range(4))
-    return JobProfile(
-        ranks=(0, 1),
-        epochs=(),
-        saved_epochs=(),
-        uploads=(),
-        saves=places,
-        script_saves=tuple(TrainingPlace(epoch, 3) for epoch in range(4)),
-        operations=(ProfiledSaveOperation("saving", "exp/last.pt", dict.fromkeys(places, 3)),),
-        steps={EpochRank(epoch, rank): 3 for epoch in range(4) for rank in (0, 1)},
-        remaining_s=dict.fromkeys(range(4), 10.0),
-        seconds=3.0,
-        settings={"num_workers": 2 if least is None else [least, 2]},
-        replaced={},
-        loading_ranks=(0,),
-        launcher="torchrun",
-        remote_ranks=away,
-    )
-
-
-@pytest.mark.parametrize(
-    ("restart", "away", "kinds"),
-    [
-        (None, (), {"kill_worker"}),
-        ("command", (), {"kill_node"}),
-        (None, (0,), {"kill_node", "return_capacity"}),
-    ],
-    ids=["one node", "its command begins again", "another node's"],
-)
-def test_the_node_is_lost_where_what_is_written_outlives_it(
-    restart: Restart | None, away: tuple[int, ...], kinds: set[str]
-) -> None:
-    profile = replace(under_torchrun(away=away), restart=restart)
-    outliving = tuple(replace(one, outlives_node=True) for one in profile.operations)
-    profile = replace(profile, operations=outliving)
-
-    def kinds_in(of: JobProfile) -> set[str]:
-        groups = [
-            group for group in build_place_groups(of, seed=0) if group.category == "inside a save"
-        ]
-        return {op.kind for group in groups for op in group.make_ops(0)}
-
-    names = [
-        g.make_site(0).name
-        for g in build_place_groups(profile, seed=0)
-        if g.category == "inside a save"
-    ]
-    assert {name.endswith(", its node is lost") for name in names} == {"kill_node" in kinds}
-    assert kinds_in(profile) == kinds
-    assert kinds_in(profile.exclude_node_losses()) == {"kill_worker"}
 
 
 def test_under_torchrun_only_workers_are_killed_and_what_needs_ray_is_named() -> None:

@@ -14,7 +14,7 @@ from chaos.model.launcher_facts import LauncherWords
 from chaos.model.verdict import Verdict
 from tests.check.prose_texts import list_facts_types
 from tests.check.shorthand import plan_of, told_in
-from tests.check.test_golden import ROWS
+from tests.check.test_judge_golden import ROWS
 
 #: kinds that no history of the table shows, with the test that does
 SHOWN_ELSEWHERE: dict[str, str] = {}

@@ -8,13 +8,11 @@ import pytest
 from chaos.check.blame import find_blame
 from chaos.model import event as ev
 from chaos.model.history import History
-from chaos.model.verdict import Verdict
 from tests.accepted import expect_text
 from tests.check.each import judge_each
 from tests.check.parts import KILLED, TWICE, fresh, lost, part
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, restored_wrong, result_on, shifted, verdict_on
-from tests.check.test_words_of_causes import with_files
 from tests.check.watching import digest
 from tests.findings import expect_finding, expect_in_headline
 
@@ -185,72 +183,6 @@ def test_what_was_lost_at_the_second_resume_is_told_by_what_follows_the_second()
 
     assert len(messages) == 1
     assert "after the resume at epoch 3" in messages[0]
-
-
-# -- buffers --------------------------------------------------------------------------------------
-
-
-def with_buffers(history: History, *, resumed: float | None = None, left: bool = True) -> History:
-    """Tell of running statistics whose norm is 9 in the baseline, and 1 at the very beginning."""
-
-    def parts(seen: ev.StateSeen) -> tuple[ev.Component, ...]:
-        size = 1.0 if (seen.attempt, seen.epoch, seen.step) == (0, 0, 0) else 9.0
-        if seen.attempt and resumed is not None and (left or seen.moment == "entered"):
-            size = resumed
-        name = "model.buffers"
-        told = ev.Component(name=name, digest=digest(size, seen.epoch, seen.step), size=size)
-        return (*seen.components, told)
-
-    return changed(history, ev.StateSeen, components=parts)
-
-
-def buffers(history: History, resumed: float) -> Verdict:
-    mine, due = with_buffers(history, resumed=resumed), with_buffers(KILLED.baseline())
-    return judge_each(KILLED.plan(), mine, due)
-
-
-def test_running_statistics_that_were_lost_have_a_remedy_of_their_own() -> None:
-    verdict = buffers(KILLED.history(), 1.2)
-
-    expect_in_headline(
-        verdict,
-        "part-not-restored",
-        part="model.buffers",
-        standing="different",
-        expects_own_state=False,
-    )
-
-
-@pytest.mark.parametrize(("buffer_count", "kind"), [(1, "part-changed"), (2, "part-not-restored")])
-def test_buffers_that_the_file_holds_are_not_said_to_be_missing_there(
-    buffer_count: int, kind: str
-) -> None:
-    entered = next(e for _, e in KILLED.history().select_events(ev.StateSeen))
-    model = next(part for part in entered.components if part.name == "model")
-    in_file = ev.SavedPart(
-        name="net", kind="numbers", digest="x", tensors="x", count=model.count + buffer_count
-    )
-    verdict = buffers(moved(with_files(KILLED.history(), in_file), 1), 1.2)
-
-    expect_in_headline(verdict, kind, part="model.buffers", standing="different")
-    assert verdict.broken[0].anomalies[0].is_unexplained == (kind == "part-changed")
-
-
-def test_running_statistics_that_follow_from_other_masks_are_no_cause() -> None:
-    history = moved(wrong("rng.torch"), 1)
-
-    near, far = buffers(history, 8.9), buffers(history, 1.2)
-
-    assert [a.parts[0] for a in near.broken[0].anomalies] == ["rng.torch"]
-    assert [a.parts[0] for a in far.broken[0].anomalies] == ["model.buffers"]
-
-
-def test_a_buffer_and_its_model_are_one_cause() -> None:
-    verdict = buffers(moved(wrong("model"), 1), 1.2)
-
-    (cause,) = verdict.broken[0].anomalies
-    assert cause.parts == ("model", "model.buffers")
-    expect_finding(cause, "part-not-restored", part="model", expects_own_state=False)
 
 
 def test_gradients_that_waited_have_a_remedy_of_their_own() -> None:

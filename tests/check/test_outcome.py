@@ -2,7 +2,6 @@
 
 import pytest
 
-from chaos.check.ending import find_ending
 from chaos.check.judge import judge
 from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.model import event as ev
@@ -129,21 +128,6 @@ def test_a_script_that_dies_before_fit_is_over_is_invalid(expected: str) -> None
     expect_finding(
         result_on("outcome", KILLED, history, outcome=expected), "ended-early", exit_code=-9
     )
-
-
-def test_what_a_script_does_with_the_result_is_no_part_of_the_training() -> None:
-    history = changed(KILLED.history(), ev.DriverExited, code=1)
-
-    assert result_on("outcome", KILLED, history).status == "pass"
-    assert find_ending(history).late_failure is not None
-
-
-def test_what_a_script_raises_after_fit_is_told_and_not_judged() -> None:
-    raised = ev.ScriptRaised(error="NeedsClusterError", message="the job uses `ray.remote`")
-    history = told(KILLED.history(), raised, before=ev.DriverExited)
-
-    assert result_on("outcome", KILLED, history).status == "pass"
-    assert "raised NeedsClusterError: the job uses" in (find_ending(history).late_failure or "")
 
 
 def test_a_script_that_raises_when_it_is_started_once_more_is_invalid() -> None:

@@ -18,7 +18,7 @@ from chaos.run.directory import RunDirectory
 from tests.check.mutations import BROKEN
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
-from tests.check.test_properties import HOMES, STRUCK
+from tests.check.test_judge_properties import HOMES, STRUCK
 from tests.recorded.guard import RUNS
 
 PLAIN = "g s s r c s s r c ."

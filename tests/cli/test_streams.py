@@ -74,7 +74,7 @@ def test_a_broken_pipe_within_chaos_is_a_failure_of_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from chaos.cli import listing  # noqa: PLC0415
-    from tests.cli.test_exit_codes import code_of  # noqa: PLC0415
+    from tests.cli.test_errors_exit_codes import code_of  # noqa: PLC0415
 
     def broken() -> None:
         raise BrokenPipeError(32, "Broken pipe")

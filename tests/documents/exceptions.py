@@ -30,11 +30,11 @@ WALK = tuple(
 RUN_ELSEWHERE = {
     "chaos audit train.py --max-runs 20 -- --epochs 4": "tests/documents/test_tutorial.py",
     "chaos run scenarios": "tests/documents/test_tutorial.py",
-    "make demo": "tests/ray/test_demo.py",
-    "chaos list faults": "tests/other_packages/test_worked_examples.py",
-    "chaos list kill_peers": "tests/other_packages/test_worked_examples.py",
-    "chaos run nobody.chaos.yaml --backend fork": "tests/other_packages/test_worked_examples.py",
-    "chaos run guilty.chaos.yaml --backend fork": "tests/other_packages/test_worked_examples.py",
+    "make demo": "tests/ray/test_run_demo.py",
+    "chaos list faults": "tests/other_packages/test_plugins_examples.py",
+    "chaos list kill_peers": "tests/other_packages/test_plugins_examples.py",
+    "chaos run nobody.chaos.yaml --backend fork": "tests/other_packages/test_plugins_examples.py",
+    "chaos run guilty.chaos.yaml --backend fork": "tests/other_packages/test_plugins_examples.py",
     "chaos run scenarios/smoke --address 10.0.0.1:6379 --dry-run": (
         "tests/ray/test_existing_cluster.py"
     ),
@@ -42,12 +42,14 @@ RUN_ELSEWHERE = {
         "tests/ray/test_existing_cluster.py"
     ),
     "chaos run scenarios/smoke --address 10.0.0.1:6379 --reclaim-by kubernetes:jobs --dry-run": (
-        "tests/ray/test_reclaimed_nodes.py"
+        "tests/ray/test_reclaimer_nodes.py"
     ),
     "chaos run scenarios/smoke --address 10.0.0.1:6379 --reclaim-by kubernetes:jobs "
-    "--allow-faults-on 10.0.0.1:6379 --allow-node-loss": "tests/ray/test_reclaimed_nodes.py",
+    "--allow-faults-on 10.0.0.1:6379 --allow-node-loss": "tests/ray/test_reclaimer_nodes.py",
     "chaos audit train_ddp.py -- --epochs 3": "tests/torchrun/test_audit.py",
-    "chaos run scenarios/slurm/preempted.chaos.yaml": "tests/extensions/slurm/test_scenarios.py",
+    "chaos run scenarios/slurm/preempted.chaos.yaml": (
+        "tests/extensions/slurm/test_backend_scenarios.py"
+    ),
     "chaos run scenarios/slurm/requeued.chaos.yaml --address head:6817 --dry-run": (
         "tests/extensions/slurm/test_existing.py"
     ),
@@ -55,7 +57,7 @@ RUN_ELSEWHERE = {
     "--allow-faults-on head:6817": "tests/extensions/slurm/test_existing.py",
     **dict.fromkeys(WALK, "tests/documents/test_walk.py"),
     "chaos preflight train.py --market hot-4h --validate -- --epochs 12": (
-        "tests/forked/test_preflight.py"
+        "tests/forked/test_calibration_preflight.py"
     ),
 }
 
@@ -74,13 +76,13 @@ NOT_RUN = {
         "the folder is a reader's; tests/extensions/preflight/test_platform_files.py has each part"
     ),
     "chaos preflight eight.preflight.yaml --trace g4dn.csv --replay-trace": (
-        "the trace is Bamboo's; tests/extensions/preflight/test_readings.py has one like it"
+        "the trace is Bamboo's; tests/extensions/preflight/test_market_readings.py has one like it"
     ),
     "make setup": "it makes the environment that this very test runs in",
     "make check": "it runs this very test",
     "make nightly": "it takes four hours",
     "chaos explain reports/audits/<script>-<start>/runs/2": (
-        "the run is a reader's; tests/python/test_explained.py explains some"
+        "the run is a reader's; tests/python/test_cause_search_explained.py explains some"
     ),
     "make coverage": "a nightly run begins with it",
     "make canary": "a nightly run ends with it",
@@ -109,7 +111,8 @@ NOT_RUN = {
     ),
     "chaos run my.chaos.yaml": "the same with --backend fork is run",
     "chaos preflight train.py --validate --losses nodes --backend ray --validation-runs 20": (
-        "a quarter of an hour on a cluster; tests/forked/test_preflight.py runs a short one"
+        "a quarter of an hour on a cluster; "
+        "tests/forked/test_calibration_preflight.py runs a short one"
     ),
 }
 

@@ -32,7 +32,7 @@ from tests.documents.exceptions import (
     RUN_ELSEWHERE,
     SMALLER,
 )
-from tests.documents.test_snippets import CALLS
+from tests.documents.test_blocks import CALLS
 
 CHAOS: Any = typer.main.get_command(app)
 EVERY = commands()

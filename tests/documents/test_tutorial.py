@@ -19,9 +19,7 @@ def test_the_script_of_the_page_is_the_file_beside_it() -> None:
 def test_an_excerpt_has_the_answer_and_the_findings() -> None:
     printed = "clean run 1 of 2\n✗ fail\n\nx\n\n╭─ state ─╮\n\nwhy\n\ntried  9\n\nagain\n"
 
-    assert excerpt(printed) == (
-        f"{CUT}\n✗ fail\n{CUT}\n\n╭─ state ─╮\n{CUT}\n\ntried  9\n{CUT}\n"
-    )
+    assert excerpt(printed) == (f"{CUT}\n✗ fail\n{CUT}\n\n╭─ state ─╮\n{CUT}\n\ntried  9\n{CUT}\n")
 
 
 @pytest.mark.nightly

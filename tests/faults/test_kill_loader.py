@@ -1,14 +1,9 @@
 """A loader's process counts as killed where it is gone, and where there is one."""
 
-import multiprocessing
-import os
-
 import pytest
-import torch
 
-from chaos.faults.kill_loader import NAME, KillLoader
+from chaos.faults.kill_loader import KillLoader
 from chaos.faults.world import RefusedError
-from chaos.processes.tree import find_descendant_pids
 from tests.accepted import expect_text
 from tests.faults.conftest import Release
 from tests.world import RANK_1, FakeWorld
@@ -45,21 +40,3 @@ def test_a_loss_of_some_of_them_is_not_known_to_be_the_fault(release: Release) -
 def test_a_rank_without_loader_processes_is_refused(release: Release) -> None:
     with pytest.raises(RefusedError, match="rank 1 has no loader process there"):
         KillLoader().inject(FakeWorld(), RANK_1, release)
-
-
-def test_loader_processes_are_found_by_the_name_that_torch_gives_them() -> None:
-    loader = torch.utils.data.DataLoader(range(64), batch_size=2, num_workers=2)
-
-    batches = iter(loader)
-    next(batches), next(batches)  # one of each process: it has its name by then
-
-    assert sorted(find_descendant_pids(os.getpid(), NAME)) == sorted(
-        child.pid for child in multiprocessing.active_children() if child.pid is not None
-    )
-    del batches
-    assert find_descendant_pids(os.getpid(), NAME) == []
-
-
-def test_of_a_process_that_is_gone_nothing_is_asked() -> None:
-    with pytest.raises(ProcessLookupError):
-        find_descendant_pids(2**22)

@@ -4,10 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from chaos.faults.base import Fault
-from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.world import Target
 from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.trigger import AtStep
@@ -59,14 +57,3 @@ def test_a_fault_that_storage_never_got_to_is_a_failure_of_ours(kind: str) -> No
 
     assert outcome.status == "fail"
     assert "armed" in outcome.detail
-
-
-@every_fault
-def test_a_fault_is_named_after_its_key(kind: str) -> None:
-    assert str(fault_of(kind)).startswith(kind)
-
-
-@pytest.mark.parametrize("pace", [{}, {"bytes_per_s": 1, "delay_s": 1.0}])
-def test_a_slow_upload_has_one_pace(pace: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="either bytes_per_s or delay_s"):
-        SlowUpload(**pace)

@@ -10,8 +10,6 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from ray.exceptions import ActorDiedError, GetTimeoutError
 
 from chaos.launch.forked import core
@@ -134,25 +132,6 @@ def test_a_worker_that_dies_fails_its_open_calls(is_preempted: bool) -> None:
     with pytest.raises(ActorDiedError):
         core.get(actor.poll_status.remote(), timeout=10)
     os.waitpid(pid, 0)
-
-
-@given(st.lists(st.binary(max_size=5_000), max_size=5))
-def test_messages_arrive_whole_and_in_order(messages: list[bytes]) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        sender, receiver = Wire(ours), Wire(theirs)
-        for message in messages:
-            sender.send(message)
-
-        assert [receiver.receive() for _ in messages] == messages
-
-
-def test_the_end_of_a_connection_is_not_a_message() -> None:
-    ours, theirs = socket.socketpair()
-    ours.close()
-
-    with theirs, pytest.raises(EOFError):
-        Wire(theirs).receive()
 
 
 class Wavering(Future[object]):

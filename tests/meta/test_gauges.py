@@ -55,6 +55,7 @@ def test_what_has_fallen_is_recorded() -> None:
         "words in docs",
         "sentences above 30 words, %",
         "test files without a module of their name",
+        "modules without a test file of their name, %",
         "asserts on wording",
     ],
 )
@@ -112,6 +113,14 @@ def test_only_what_fell_is_written_but_lines_may_move_between_packages() -> None
         "a": 2,
         "lines": {"check": 10, "guard": 4},
     }
+
+
+@pytest.mark.parametrize(
+    ("file", "module"), [("test_saves.py", "saves"), ("test_own_saves_lost.py", "own_saves"),
+                         ("test_saves_of_ranks.py", "saves"), ("test_savesome.py", None)],
+)  # fmt: skip
+def test_a_test_file_bears_the_longest_name_of_a_module(file: str, module: str | None) -> None:
+    assert gauges.find_module_name(Path(file), ["own", "own_saves", "saves"]) == module
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 
 from chaos.faults.kill_driver import KillDriver
-from chaos.model.arguments import build_command_line
 from chaos.model.event import AnyEvent, DriverExited, FaultInvoked
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import Plan
@@ -83,25 +82,3 @@ def test_a_fault_on_the_driver_costs_a_command_one_of_its_retries() -> None:
     fault = FaultEntry(at=AtStep(epoch=0, step=1, rank=0), kill_driver=KillDriver())
 
     assert not must_restart_driver(planned(fault, restart="command"), [struck(0)], code=-9)
-
-
-@pytest.mark.parametrize(
-    ("args", "more", "then"),
-    [
-        ({"epochs": 3, "from": "scratch"}, {"from": "resume"}, "--epochs 3 --from resume"),
-        ({"pretrained": "x.pt"}, {"pretrained": False, "resume": True}, "--resume"),
-        (["run", "lr=1"], {"resume": "latest"}, "run lr=1 --resume latest"),
-        ({"epochs": 3}, ["--init_from=resume"], "--epochs 3 --init_from=resume"),
-    ],
-)
-def test_a_later_start_has_the_arguments_of_a_restart(
-    args: object, more: object, then: str
-) -> None:
-    job = planned(restart="command", args=args, restart_args=more).job
-
-    assert job.build_start_args(0) == job.args
-    assert (
-        build_command_line(job.build_start_args(1))
-        == build_command_line(job.build_start_args(2))
-        == then.split()
-    )

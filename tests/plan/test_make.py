@@ -183,10 +183,3 @@ def test_the_draws_of_a_seed_never_change() -> None:
     drawn = [op.at.rank for op in planned(*[anywhere()] * 8, seed=7).ops]
 
     assert drawn == [1, 0, 2, 0, 2, 1, 0, 2]
-
-
-@given(faults, seeds)
-def test_a_saved_plan_is_read_as_itself(entries: tuple[FaultEntry, ...], seed: int) -> None:
-    plan = planned(*entries, seed=seed)
-
-    assert Plan.model_validate_json(plan.model_dump_json()) == plan

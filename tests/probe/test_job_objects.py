@@ -2,20 +2,17 @@
 
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError
 
 from chaos.errors import InjectedError
-from chaos.faults.base import Fault
 from chaos.faults.delayed_visibility import DelayedVisibility
 from chaos.faults.fail_upload import FailUpload
-from chaos.faults.lose_answer import LoseAnswer
 from chaos.faults.slow_upload import SlowUpload
 from chaos.model.event import (
     FileCopied,
@@ -24,82 +21,24 @@ from chaos.model.event import (
     FilesSeen,
     FileTouched,
     FileWritten,
-    StorageFaulted,
 )
-from chaos.model.plan import Op
-from chaos.model.trigger import AtMoment
-from chaos.probe import write_ledger
-from chaos.probe.job_objects import JobObjects
-from chaos.probe.storage_faults import StorageInjector, StorageSettings
-from chaos.run.armed_faults import ArmedFaults
-from chaos.run.directory import RunDirectory
-from chaos.run.journal import read_history
-from tests.objects.store import BUCKET, client_of, coast, empty
-from tests.probe.test_job_files import New, Rank, put_back_after_the_test
-from tests.probe.test_job_files import new as new  # noqa: PLC0414 - a fixture
-from tests.probe.test_opened import own as own  # noqa: PLC0414 - a fixture
-from tests.probe.test_opened import stepped
+from tests.objects.store import BUCKET
+from tests.probe.opening_rank import own as own  # noqa: PLC0414 - a fixture
+from tests.probe.opening_rank import stepped
+from tests.probe.saving_rank import New
+from tests.probe.saving_rank import new as new  # noqa: PLC0414 - a fixture
+from tests.probe.store_objects import effects, in_training, read, state
+from tests.probe.store_objects import s3 as s3  # noqa: PLC0414 - a fixture
+from tests.probe.store_objects import store as store  # noqa: PLC0414 - a fixture
 from tests.probe.wrapping import being
-from tests.s3 import S3, WHY_NOT, is_there
+from tests.s3 import WHY_NOT, is_there
 
-__all__ = ["put_back_after_the_test"]
 pytestmark = [pytest.mark.skipif(not is_there(), reason=WHY_NOT), pytest.mark.usefixtures("own")]
 IN_PARTS = TransferConfig(multipart_threshold=1)
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3]:
-    with coast() as server:
-        yield server
-
-
-@pytest.fixture
-def store(s3: S3) -> Iterator[Any]:
-    empty(s3)
-    yield client_of(s3)
-    write_ledger._around.clear()
-
-
-def in_training(new: New, tmp_path: Path, *faults: Fault, **given: Any) -> Rank:
-    """Return a rank whose objects are followed, after a step; `faults` are armed for it."""
-    rank = new(**given)
-    (tmp_path / "journals").mkdir(exist_ok=True)
-    (tmp_path / "storage-faults").mkdir(exist_ok=True)
-    at = AtMoment(epoch=0, moment="putting", rank=0)
-    ops = tuple(
-        Op.model_validate({"index": n, "at": at, _name(fault): fault})
-        for n, fault in enumerate(faults)
-    )
-    injector = StorageInjector(StorageSettings(tmp_path, ops))
-    for op in ops:
-        ArmedFaults(RunDirectory(tmp_path).storage_faults).arm(op.index, 0)
-    rank.listener.answer(is_hidden=injector.is_hidden)
-    rank.files.watch_opened()
-    JobObjects(rank.files, rank.cursor, injector, rank.files._report_failure).watch()
-    if not given:
-        rank.files.enter_step()
-        stepped(rank, 3)
-    return rank
-
-
-def _name(fault: Fault) -> str:
-    names = {LoseAnswer: "lose_answer", FailUpload: "fail_upload", SlowUpload: "slow_upload"}
-    return names.get(type(fault), "delayed_visibility")
-
-
-def state(value: float = 1.0) -> bytes:
-    buffer = io.BytesIO()
-    torch.save({"epoch": 4, "w": torch.full((3,), value)}, buffer)
-    return buffer.getvalue()
-
-
 def put(store: Any, key: str, content: bytes) -> None:
     store.put_object(Bucket=BUCKET, Key=key, Body=content)
-
-
-def read(store: Any, key: str) -> bytes:
-    content: bytes = store.get_object(Bucket=BUCKET, Key=key)["Body"].read()
-    return content
 
 
 def by_bytes(store: Any, content: bytes) -> None:
@@ -223,10 +162,6 @@ def test_a_rank_stops_before_the_request(new: New, tmp_path: Path, store: Any, m
     assert read(store, "a/state.pt") == state(1)
 
 
-def effects(tmp_path: Path) -> list[str]:
-    return [e.effect for _, e in read_history(tmp_path / "journals").select_events(StorageFaulted)]
-
-
 def test_a_put_is_refused_as_the_store_refuses_it(new: New, tmp_path: Path, store: Any) -> None:
     in_training(new, tmp_path, FailUpload())
 
@@ -236,17 +171,6 @@ def test_a_put_is_refused_as_the_store_refuses_it(new: New, tmp_path: Path, stor
         put(store, "a", state())
 
     assert effects(tmp_path) == ["raised"]
-
-
-def test_an_answer_is_lost_and_the_object_is_there(new: New, tmp_path: Path, store: Any) -> None:
-    rank = in_training(new, tmp_path, LoseAnswer())
-
-    with being(0), pytest.raises(ClientError, match="PreconditionFailed"):
-        store.put_object(Bucket=BUCKET, Key="a", Body=state(), IfNoneMatch="*")
-
-    assert read(store, "a") == state()
-    assert effects(tmp_path) == ["raised"]
-    assert not rank.of(FileSaved)  # the client says that it is not
 
 
 def test_a_put_is_late(new: New, tmp_path: Path, store: Any) -> None:

@@ -11,12 +11,6 @@ from chaos.errors import ForeignFileError, RemoteStoreError
 from chaos.launch.files_outside import clean_outside_files
 from chaos.model.event import WroteOutside
 from chaos.model.history import History
-from chaos.model.objects import (
-    build_object_path,
-    is_store_object,
-    restore_object_name,
-    split_object_path,
-)
 from chaos.probe.address import RunAddress
 from chaos.probe.write_ledger import (
     WriteLedger,
@@ -150,15 +144,3 @@ def test_a_store_that_is_not_here_is_written_to_if_it_is_named(tmp_path: Path) -
     named = WriteLimits(tmp_path, objects=("s3://coast/run",), is_local_only=True)
     assert named.has_allowed_name("s3://coast/run/state.pt")
     assert not named.has_allowed_name("s3://coast/runs/state.pt")
-
-
-def test_a_name_of_an_object_survives_what_a_shell_and_paths_do_to_it() -> None:
-    name = build_object_path("coast", "a//b.pt")
-
-    assert name == "s3://coast/a//b.pt"
-    assert split_object_path(name) == ("coast", "a//b.pt")
-    assert is_store_object(name)
-    assert not is_store_object("/tmp/s3:/coast")
-    assert restore_object_name(str(Path("s3://coast/a"))) == "s3://coast/a"
-    assert restore_object_name("/data/run") == "/data/run"
-    assert restore_object_name("run") == "run"

@@ -8,7 +8,6 @@ import pytest
 from ray import cloudpickle, tune
 
 from chaos.errors import UsageError
-from chaos.launch.ray.leftovers import build_bystander
 from chaos.launch.ray.trials import (
     TrialContext,
     _isolate_storage,
@@ -16,16 +15,13 @@ from chaos.launch.ray.trials import (
     intercept_tuner,
     trial_number,
 )
-from chaos.launch.raytrain import compat
-from chaos.launch.raytrain.fit import FitWrapper
-from chaos.model.event import ExperimentEnded, FitReturned
+from chaos.model.event import ExperimentEnded
 from chaos.model.scenario import Scenario
 from chaos.probe.address import RunAddress
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import open_driver_journal, read_history
-from tests.check.story import Story, Strike
-from tests.check.tamper import told, without
+from tests.check.story import Story
 
 CARD = TrialContext(RunAddress(Path("/run"), "f00d", "ray:chaos-f00d"), {})
 
@@ -78,35 +74,6 @@ def test_ray_tunes_own_count_of_its_trials_is_recorded(
     assert experiment.began
     ended = read_history(directory.journals).select_events(ExperimentEnded)
     assert [event.trials for _, event in ended] == [2]
-
-
-def test_a_trial_beside_it_is_summed_up_from_its_history() -> None:
-    calm, begun_again = Story(), Story((Strike(2, 3, 1),))
-
-    seen = build_bystander(1, told(calm.history(), FitReturned(metrics={}, checkpoint=None)))
-    again = build_bystander(1, begun_again.history())
-
-    assert (seen.trial, seen.attempts, seen.failures, seen.finished) == (1, 1, 0, True)
-    assert (again.attempts, again.failures) == (2, 1)
-    assert seen.losses == again.losses  # it came out the same
-    assert seen.losses != build_bystander(1, Story(ranks=1).history()).losses
-    assert build_bystander(1, calm.history(), calm.history()).attempts == 2  # Tune began it again
-    assert not build_bystander(1, without(calm.history(), FitReturned)).finished
-
-
-def test_a_process_that_serves_a_second_trial_has_the_fit_that_it_had(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in ("run", "run_experiments"):
-        monkeypatch.setattr(tune, name, getattr(tune, name))
-    base, fit = compat.trainer_class(), FitWrapper(lambda: pytest.fail("not called"))
-    before = base.fit
-
-    fit.intercept(in_trials=True)
-    assert base.fit is not before
-    fit.release()
-
-    assert base.fit is before
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import h5py
 import pytest
 import torch
 
@@ -57,20 +56,6 @@ def test_what_was_there_before_is_not_harmed(theirs: Path, way: str) -> None:
     assert noted(theirs, "model.pt") == ["refused"]
 
 
-def test_a_file_of_h5py_is_written_by_its_mode(theirs: Path) -> None:
-    own = theirs / "own.h5"
-    for mode in ("w", "r", "r+", "a"):
-        with h5py.File(own, mode) as file:
-            file.attrs.keys()
-    h5py.File(name=own, mode="w").close()
-
-    assert noted(theirs, "own.h5") == ["created", "opened", "replaced"]
-    with pytest.raises(ForeignFileError, match=r"model\.pt, which was there before"):
-        h5py.File(theirs / "model.pt", "w")
-    with pytest.raises(OSError, match="Unable"):
-        h5py.File(theirs / "model.pt")
-
-
 def test_what_a_forked_child_saves_as_a_model_is_known(theirs: Path) -> None:
     if (child := os.fork()) == 0:
         torch.save({}, theirs / "snapshot.pt")
@@ -106,19 +91,6 @@ def test_what_another_process_of_the_audit_has_made_may_be_replaced(theirs: Path
     (theirs / "own.pt").write_text("of the next")
 
     assert noted(theirs, "own.pt") == ["created", "replaced"]
-
-
-def test_what_native_code_wrote_in_a_folder_of_the_audits_may_be_replaced(theirs: Path) -> None:
-    mine = theirs.parent / "mine"
-    (mine / "pictures").mkdir(parents=True)
-    start_ledger(None)  # as native code, which raises no event
-    (mine / "pictures" / "1.png").write_text("pixels")
-    start_ledger(WriteLedger(theirs.parent / "ledger", (), WriteLimits(theirs.parent / "audit")))
-
-    mine.rename(theirs.parent / "whole")
-    (theirs.parent / "whole" / "pictures" / "1.png").unlink()
-
-    assert not (theirs.parent / "whole" / "pictures" / "1.png").exists()
 
 
 def test_what_is_allowed_is_replaced(theirs: Path) -> None:

@@ -1,16 +1,11 @@
 """The rank that a process says to `init_process_group`, by whatever means."""
 
 import inspect
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch.distributed as dist
 
-from chaos.launch.child_environment import SITECUSTOMIZE_FOLDER
 from chaos.launch.python.process import RankPosition, parse_rank_position
 
 
@@ -49,18 +44,3 @@ def test_a_rank_is_found_where_torch_looks_for_it(
 def test_the_stand_in_has_the_parameters_of_torchs_own() -> None:
     torchs = inspect.signature(dist.init_process_group).parameters
     assert [*torchs][:6] == [*inspect.signature(init_process_group).parameters]
-
-
-def test_the_interpreters_own_sitecustomize_is_imported_as_well(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("print('its own')\n")
-    look = "import sys; print(sys.modules['sitecustomize'].__file__, sys.path[1])"
-
-    for folders in ([SITECUSTOMIZE_FOLDER, str(tmp_path)], [SITECUSTOMIZE_FOLDER]):
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
-        done = subprocess.run(
-            [sys.executable, "-c", look], env=env, text=True, capture_output=True, check=True
-        )
-        assert done.stderr == ""
-        own = f"its own\n{tmp_path}/sitecustomize.py {tmp_path}"
-        assert done.stdout.startswith(own if len(folders) > 1 else SITECUSTOMIZE_FOLDER)
-        assert SITECUSTOMIZE_FOLDER not in done.stdout.split()

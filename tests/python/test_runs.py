@@ -13,20 +13,12 @@ from chaos.model.event import (
     Leftover,
     StartedAgain,
     StepDone,
-    WorkerGroupStarted,
     WorkerStarted,
 )
-from chaos.report.outcome import FinishedRun
 from tests.called import chaos
 from tests.python.conftest import SCENARIOS, RunScenario
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
-
-
-def last_losses(run: FinishedRun) -> list[tuple[int, int, int, str]]:
-    last = max(event.attempt for _, event in run.history.select_events(WorkerGroupStarted))
-    steps = [event for _, event in run.history.select_events(StepDone) if event.attempt == last]
-    return sorted((e.rank, e.epoch, e.step, str(e.losses)) for e in steps)
 
 
 def test_a_plain_script_is_started_again_with_the_argument_by_which_it_resumes(
@@ -69,27 +61,6 @@ def test_processes_that_the_script_starts_are_its_ranks(run: RunScenario, by: st
         (e.attempt, e.rank, e.world_size) for _, e in done.history.select_events(WorkerStarted)
     ]
     assert sorted(started) == [(0, 0, 2), (0, 1, 2), (1, 0, 2), (1, 1, 2)]
-    assert not done.history.count(Leftover)
-
-
-@pytest.mark.nightly
-def test_spawned_children_that_are_forked_come_out_as_new_interpreters(run: RunScenario) -> None:
-    embedded, real = (run("spawned_killed_mid_epoch", backend=b) for b in ("fork", "python"))
-
-    assert real.plan.backend == "python"
-    for done in (embedded, real):
-        assert done.verdict.status == "pass", done.verdict.headline
-    assert last_losses(embedded) == last_losses(real)
-    checks = [[(r.check, r.status) for r in done.verdict.results] for done in (embedded, real)]
-    assert checks[0] == checks[1]
-    assert embedded.verdict.restarts == real.verdict.restarts
-
-
-@pytest.mark.nightly
-def test_the_death_of_the_parent_alone_ends_what_torch_has_spawned(run: RunScenario) -> None:
-    done = run("spawned_parent_killed")
-
-    assert done.verdict.status == "pass", done.verdict.headline
     assert not done.history.count(Leftover)
 
 

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -14,18 +13,6 @@ from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
 from chaos.scenario_file.faults import kill_worker, preempt_node
 from chaos.scenario_file.from_python import BY_NAME, DRAWS, PLACE, list_settings
-from chaos.scenario_file.signatures import build_stub
-from tests.needs import needs_extension
-
-ROOT = Path(__file__).parents[2]
-
-
-@needs_extension("slurm")
-def test_the_stub_is_the_one_that_the_records_make() -> None:
-    written = (ROOT / "chaos/scenario_file/faults.pyi").read_text(encoding="utf-8")
-
-    how = "python -m chaos.scenario_file.signatures > chaos/scenario_file/faults.pyi"
-    assert written == build_stub(), f"run: {how}"
 
 
 @pytest.mark.parametrize("fault", FAULTS)

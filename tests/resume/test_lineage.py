@@ -11,7 +11,7 @@ from chaos.resume.lineage import build_lineage
 from chaos.resume.steps import Step, Steps
 from tests.check.story import Story
 from tests.check.tamper import analysis_of
-from tests.check.test_properties import stories
+from tests.check.test_judge_properties import stories
 
 FIRST = Commit(20, 0, 0, "ckpt-0", (), saved_place=TrainingPlace(0, 2))
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from chaos.errors import HistoryError
 from chaos.model.event import RunStarted, StepDone
-from chaos.model.history import History
 from chaos.run.clock import SystemClock
 from chaos.run.journal import Journal, JournalTail, load_history, read_history, write_history
 
@@ -45,19 +44,6 @@ def test_a_damaged_line_names_its_file_and_number(tmp_path: Path) -> None:
 
     with pytest.raises(HistoryError, match=r"worker-1\.jsonl:3: the line is not as it was written"):
         read_history(tmp_path)
-
-
-def test_a_history_is_the_same_after_writing_and_loading(tmp_path: Path) -> None:
-    journal_in(tmp_path, "worker-1")
-    journal_in(tmp_path, "worker-2")
-    merged = read_history(tmp_path)
-    torn = History(merged.entries, torn=("worker-2",))
-
-    write_history(tmp_path / "history.jsonl.out", torn)
-    again = load_history(tmp_path / "history.jsonl.out")
-
-    assert again.entries == merged.entries
-    assert again.torn == ("worker-2",)
 
 
 @pytest.mark.parametrize("place", [1, 60, -2])
@@ -114,16 +100,6 @@ def test_a_line_that_a_full_disk_cuts_short_is_taken_back(tmp_path: Path) -> Non
 def test_a_missing_history_says_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="Is this the directory of a run"):
         load_history(tmp_path / "history.jsonl")
-
-
-def test_merged_journals_are_in_order_of_time(tmp_path: Path) -> None:
-    first, second = journal_in(tmp_path, "a", 0), journal_in(tmp_path, "b", 0)
-    for number in range(1, 6):
-        (first if number % 2 else second).add(step(number))
-
-    history = read_history(tmp_path)
-
-    assert [event.step for _, event in history.select_events(StepDone)] == [1, 2, 3, 4, 5]
 
 
 def test_a_tail_gives_each_event_once_and_no_half_line(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from chaos.faults.return_capacity import ReturnCapacity
 from chaos.faults.world import Target
 from chaos.model.event import AnyEvent, FaultEnded, FaultInvoked, JournalOpened
 from chaos.model.expect import Expect
-from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Job, Limits
 from chaos.model.trigger import AtMoment, AtStart, AtState, AtStep, AtTime
@@ -295,17 +294,3 @@ def test_a_launch_that_never_ends_gives_the_op_up(world: Any, journal: Journal) 
     ((status, detail),) = outcomes(journal)
     assert status == "fail"
     expect_text(detail)
-
-
-@pytest.mark.parametrize(
-    "at",
-    [
-        AtStep(epoch=1, step=2, attempt=1, rank=0),
-        AtMoment(epoch=1, moment="reported", attempt=1, rank=0),
-        AtStart(starting=1, rank=0),
-    ],
-)
-def test_a_place_of_one_attempt_is_none_of_the_others(at: AtStep | AtMoment | AtStart) -> None:
-    entry = FaultEntry(at=at, kill_worker=KillWorker())
-
-    assert [entry.can_inject(attempt) for attempt in (0, 1, 2)] == [False, True, False]

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from chaos import report_store
 from chaos.cli import commands as cli
-from chaos.errors import HistoryError
 from chaos.harness import write_suite
 from tests.needs import needs_extension
 from tests.shelf.conftest import Shelf
@@ -135,37 +133,6 @@ def test_a_run_that_turned_invalid_is_a_regression(
     assert code_of(monkeypatch, "compare", stocked.suite, stocked.suite, "--allow-failing") == 0
     assert code_of(monkeypatch, "compare", stocked.suite, stocked.valid, "--format", "json") == 2
     assert code_of(monkeypatch, "compare", stocked.valid.parent, stocked.valid) == 0
-
-
-def test_a_run_without_its_summary_is_compared_by_its_history(
-    stocked: Shelf, tmp_path: Path
-) -> None:
-    old = shutil.copytree(stocked.guilty, tmp_path / "old")
-    (old / "summary.json").unlink()
-    (old / "verdict.json").unlink()
-    known, again = report_store.load_summary(stocked.guilty), report_store.load_summary(old)
-
-    assert (again.status, again.broken) == ("fail", "trajectory")
-    assert again.phases_s == known.phases_s
-    assert again.recovery_s == known.recovery_s
-
-
-def test_a_suite_whose_runs_are_gone_still_has_its_rows(stocked: Shelf, tmp_path: Path) -> None:
-    alone = shutil.copytree(stocked.suite, tmp_path / "suites" / "alone")
-    rows = list(report_store.load_suite_rows(alone))
-
-    assert [row.standing for row in rows] == ["not_run"] * 3
-    assert "the run's folder is gone" in (rows[0].error or "")
-
-
-def test_a_suite_of_an_older_chaos_can_be_opened_and_not_compared(tmp_path: Path) -> None:
-    old = tmp_path / "suites" / "20261121T014500"
-    old.mkdir(parents=True)
-    (old / "report.html").write_text("")
-
-    assert report_store.find_report(old).kind == "suite"
-    with pytest.raises(HistoryError, match="cannot read the suite"):
-        report_store.load_summaries(old)
 
 
 @needs_extension("lab")

@@ -238,10 +238,35 @@ def is_assert_on_wording(node: ast.AST) -> bool:
     )
 
 
-def has_module(test: Path, modules: Mapping[str, str]) -> bool:
-    """Return whether a test file is named after a module: `test_<module>[_<topic>].py`."""
+def list_module_names(paths: Iterable[Path]) -> list[str]:
+    """Return the names of modules, of which several may be one."""
+    return list(filter(None, map(name_module, paths)))
+
+
+def name_module(path: Path) -> str | None:
+    """Return a module's name: for a package its own, or None where its `__init__` has no code."""
+    if path.stem != "__init__":
+        return None if path.stem == "__main__" else path.stem
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    has_code = any(isinstance(node, (*Functions, ast.ClassDef)) for node in tree.body)
+    return path.parent.name if has_code else None
+
+
+def find_module_name(test: Path, names: Collection[str]) -> str | None:
+    """Return the longest module name that a test file bears: `test_<module>[_<topic>].py`."""
     topic = test.stem.removeprefix("test_")
-    return any(topic == name or topic.startswith(f"{name}_") for name in modules)
+    matching_names = [n for n in names if topic == n or topic.startswith(f"{n}_")]
+    return max(matching_names, key=len, default=None)
+
+
+def list_test_helpers(tests: Path) -> list[Path]:
+    """Return the modules that tests are made with, which have tests of their own; no job."""
+    return [
+        path
+        for path in sorted(tests.rglob("*.py"))
+        if not path.stem.startswith(("test_", "conftest"))
+        and not {"jobs", "standins"} & {*path.relative_to(tests).parts}
+    ]
 
 
 def loaded_modules() -> int:
@@ -288,8 +313,10 @@ def measure(root: Path) -> Gauges:
         lines[package_of(path)] += text.count("\n")
     nodes = [(path, node) for path, tree in trees.items() for node in ast.walk(tree)]
     pages = [p.read_text(encoding="utf-8") for p in sorted((root / "docs").rglob("*.md"))]
-    modules = {Path(path).stem: path for path in texts}
+    modules = list_module_names(root / "chaos" / path for path in texts)
+    helpers = list_module_names(list_test_helpers(root / "tests"))
     tests = sorted((root / "tests").rglob("test_*.py"))
+    tested = {find_module_name(test, {*modules}) for test in tests}
     test_nodes = (
         node
         for path in sorted((root / "tests").rglob("*.py"))
@@ -326,7 +353,10 @@ def measure(root: Path) -> Gauges:
             length > LONG_SENTENCE for page in pages for length in sentence_lengths(page)
         ),
         "test files without a module of their name": sum(
-            not has_module(test, modules) for test in tests
+            find_module_name(test, {*modules, *helpers}) is None for test in tests
+        ),
+        "modules without a test file of their name, %": share(
+            name not in tested for name in modules
         ),
         "asserts on wording": sum(map(is_assert_on_wording, test_nodes)),
     }

@@ -1,8 +1,8 @@
 """The events and tables that each check reads, recorded while it judges runs with a known answer.
 
-The runs are those of `tests/recorded` and the histories of `tests/check/test_golden.py`. A table is
-a cached property of `RunAnalysis` or of `RunTables`: the code that asks for one, and the code that
-asks a history for events, is found among the frames that are open then.
+The runs are those of `tests/recorded` and the histories of `tests/check/test_judge_golden.py`. A
+table is a cached property of `RunAnalysis` or of `RunTables`: the code that asks for one, and the
+code that asks a history for events, is found among the frames that are open then.
 """
 
 import inspect
@@ -24,7 +24,7 @@ from chaos.model.history import History
 from chaos.resume.files import RunFiles
 from chaos.resume.state_snapshots import StateSnapshots
 from tests.check.shorthand import plan_of, told_in
-from tests.check.test_golden import ROWS
+from tests.check.test_judge_golden import ROWS
 from tests.recorded.guard import Answer, answers
 
 PLACED = "placed"  # what is done before any table is made: see `RunAnalysis.__post_init__`

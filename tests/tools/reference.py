@@ -173,8 +173,8 @@ ellipsis is what a run fills in. [Verdicts](../verdicts.md) has the promises,
 A check reads **tables**, which `chaos/check/analysis.py` makes of the history and of its baseline
 when they are first asked for, and a few events itself. Tables `run.…` are of one history;
 `reference` has the same ones of the baseline. What is listed was read while the recorded runs of
-`tests/recorded` and the histories of `tests/check/test_golden.py` were judged; the words are read
-from the code.
+`tests/recorded` and the histories of `tests/check/test_judge_golden.py` were judged; the words are
+read from the code.
 
 Any check is inconclusive where it had nothing to judge by, or raised an error. So is what it found,
 if a journal was lost with its node, or the package of a fault is not installed

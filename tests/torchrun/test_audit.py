@@ -57,7 +57,7 @@ def test_a_guess_that_the_script_shows_to_be_wrong_is_mended(tmp_path: Path) -> 
     assert "add --launcher torchrun" in given.err.lower()
 
 
-@pytest.mark.nightly  # a minute; tests/python/test_explained.py has the same of one process
+@pytest.mark.nightly  # a minute; tests/python has the same of one process
 def test_a_cause_that_no_check_names_is_shown_by_giving_it_back(tmp_path: Path) -> None:
     shutil.copy(CORPUS / "vole_runways.py", tmp_path)
     words = ["--workers", "1", "--max-runs", "1", "--places", "epoch boundary", "--format", "json"]

@@ -14,7 +14,8 @@ from chaos.extensions.guard.restart import RestartJudge
 from chaos.extensions.guard.steps import name_salt
 from chaos.model.event import Component
 from tests.accepted import expect_text
-from tests.extensions.guard.test_judge import FRESH, entry, save, start, state
+from tests.extensions.guard.saved_states import FRESH, save, start, state
+from tests.extensions.guard.test_judge import entry
 
 SAVED = 8
 OTHER_MOMENTUM = state(SAVED, optimizer__momentum_buffer="x")

@@ -15,79 +15,17 @@ from chaos.extensions.guard.judge import (
     find_place_defects,
     merge_findings,
 )
-from chaos.extensions.guard.merged_ranks import collect_rank_starts, merge_saves, merge_starts
 from chaos.extensions.guard.process import ACCEPTABLE
-from chaos.extensions.guard.records import GuardedStart, GuardFinding, RankSave
+from chaos.extensions.guard.records import GuardFinding, RankSave
 from chaos.extensions.guard.watch import find_start_number
 from chaos.model.event import Component, Share
 from chaos.model.events.state import GROUPS
 from tests.accepted import expect_text
-
-FRESH = (
-    Component(name="model", digest="m0", count=4, structure="net"),
-    Component(name="optimizer.momentum_buffer", digest="", count=0, structure="sgd"),
-    Component(name="optimizer.lr", digest="r0", structure="sgd"),
-    Component(name="schedule", digest="s0", structure="step"),
-    Component(name="rng.torch", digest="g0"),
-)
-
-
-def state(number: int, **other: str) -> tuple[Component, ...]:
-    """Return the state of a step; a part's name with underscores, and its digest."""
-    digests = {part.name: f"{part.name[0]}{number}" for part in FRESH} | {
-        name.replace("__", "."): digest for name, digest in other.items()
-    }
-    return tuple(
-        msgspec.structs.replace(
-            part, digest=digests[part.name], count=4 if digests[part.name] else 0
-        )
-        for part in FRESH
-    )
-
-
-def save(step: int, **changed: object) -> RankSave:
-    made = RankSave(
-        start=0,
-        rank=0,
-        ranks=1,
-        step=step,
-        at_s=float(step),
-        files={f"/saves/step_{step}.pt": (10, 20)},
-        has_optimizer=True,
-        is_live=True,
-        tensors=(f"t{step}",),
-        made=state(step),
-        entered=state(step),
-        is_past=True,
-    )
-    return msgspec.structs.replace(made, **changed)
-
-
-def start(number: int, **changed: object) -> GuardedStart:
-    made = GuardedStart(
-        start=number,
-        rank=0,
-        ranks=1,
-        began_s=0.0,
-        host="one",
-        pid=1,
-        command=("python", "-u", "train.py", "--epochs", "9"),
-        cwd="/job",
-        launcher="torchrun",
-        versions={},
-        step=0,
-        entered=FRESH,
-    )
-    return msgspec.structs.replace(made, **changed)
+from tests.extensions.guard.saved_states import FRESH, save, start, state, wrong
 
 
 def entry(parts: Sequence[Component], **changed: object) -> RankEntry:
     return RankEntry(**({"rank": 0, "ranks": 1, "parts": tuple(parts)} | changed))  # type: ignore[arg-type]
-
-
-def wrong(seen: RankEntry, known: RankSave, others: Sequence[RankSave] = ()) -> list[str]:
-    answer = compare_state(seen, known, initial_parts=FRESH, all_saves=[known, *others])
-    return [finding.text for finding in answer.findings]
 
 
 def levels(seen: RankEntry, known: RankSave, others: Sequence[RankSave] = ()) -> list[str]:
@@ -330,69 +268,6 @@ def test_a_start_from_scratch_is_a_mismatch_where_a_save_is_there() -> None:
     assert placed(entry(FRESH), [save(4), alone], [4, 8]) == [("mismatch", "began-anew")]
     assert placed(entry(state(99)), [save(4)], [4]) == [("notice", "unknown")]
     assert placed(entry(FRESH), [], []) == []
-
-
-def shared_out(digest: int, ranks: int, part: str = "model") -> list[Component]:
-    """Return the shares of a part that add up to the same, whatever the number of ranks."""
-    first = Component(name=part, digest="own", count=1, structure=f"{part}-{ranks}")
-    sums = [*range(1, ranks), digest - sum(range(1, ranks))]
-    return [
-        msgspec.structs.replace(
-            first,
-            digest=f"{rank}/{ranks}",
-            structure=part,
-            share=Share(
-                sum=f"{own % 2**64:016x}", squares=1.0, elements=8 // ranks, whole_elements=8
-            ),
-        )
-        for rank, own in enumerate(sums)
-    ]
-
-
-def saved_by(ranks: int, model: int, optimizer: int) -> list[RankSave]:
-    both = zip(
-        shared_out(model, ranks), shared_out(optimizer, ranks, "optimizer.exp_avg"), strict=True
-    )
-    return [
-        save(8, rank=rank, ranks=ranks, tensors=(), made=parts, entered=parts)
-        for rank, parts in enumerate(both)
-    ]
-
-
-@pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4), (2, 1)])
-def test_a_resharded_state_is_compared_as_that_of_all_ranks(before: int, after: int) -> None:
-    (known,) = merge_saves(saved_by(before, 900, 700))
-    right = [
-        start(3, rank=own.rank, ranks=after, entered=own.made) for own in saved_by(after, 900, 700)
-    ]
-    seen = merge_starts(right)
-    origin = find_origin(seen, [known])
-    assert origin is not None
-    assert wrong(seen, origin.save) == []
-    lost = [
-        start(3, rank=own.rank, ranks=after, entered=own.made) for own in saved_by(after, 900, 1)
-    ]
-    assert wrong(merge_starts(lost), known) != []
-
-
-def test_a_save_of_which_a_rank_is_missing_is_no_measure() -> None:
-    assert merge_saves(saved_by(4, 900, 700)[1:]) == []
-
-
-def test_the_ranks_of_a_start_are_those_that_began_with_it() -> None:
-    before = [start(0, rank=rank, ranks=2, began_s=0.0) for rank in (0, 1)]
-    own = start(1, rank=0, ranks=4, began_s=50.0)
-    others = [start(1, rank=rank, ranks=4, began_s=51.0) for rank in (1, 2, 3)]
-    assert [one.rank for one in collect_rank_starts(own, [*before, *others], before_s=0.0)] == [
-        0,
-        1,
-        2,
-        3,
-    ]
-    assert [one.rank for one in collect_rank_starts(own, [*before, *others[:1]], before_s=0.0)] == [
-        0,
-        1,
-    ]
 
 
 def test_a_rank_that_was_away_has_the_number_of_the_ranks_that_begin_with_it() -> None:

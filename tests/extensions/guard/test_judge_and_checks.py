@@ -16,7 +16,8 @@ from chaos.resume.state_snapshots import is_rng
 from tests.check.parts import KILLED, fresh
 from tests.check.shorthand import plan_of, told_in
 from tests.check.tamper import analysis_of, changed, restored_wrong
-from tests.extensions.guard.test_judge import FRESH, entry, save, state
+from tests.extensions.guard.saved_states import FRESH, save, state
+from tests.extensions.guard.test_judge import entry
 
 NAMES = ("model", "optimizer.momentum_buffer", "optimizer.lr", "schedule", "ema")
 OTHER = ev.Component(name="of another save", digest="odd", size=7.0, count=2)

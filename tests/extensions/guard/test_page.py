@@ -9,8 +9,8 @@ from chaos.cli.commands import app
 from chaos.extensions.guard.folder import GuardFolder
 from chaos.extensions.guard.records import GuardFinding, RankStep
 from tests.accepted import expect_text
-from tests.extensions.guard.test_folder import WRONG, restart
-from tests.extensions.guard.test_judge import save, start
+from tests.extensions.guard.restarts import WRONG, restart
+from tests.extensions.guard.saved_states import save, start
 from tests.report.test_html import EVIL, Element, Parser
 
 

@@ -14,8 +14,8 @@ from chaos.extensions.guard.passes import ByStep, find_pass_defects, group_sampl
 from chaos.extensions.guard.records import RankStep
 from chaos.extensions.guard.report import load_judged_restarts
 from tests.accepted import expect_text
-from tests.extensions.guard.test_folder import restart
-from tests.extensions.guard.test_judge import start
+from tests.extensions.guard.restarts import restart
+from tests.extensions.guard.saved_states import start
 
 COUNT, BATCH = 64, 4
 PASS = COUNT // BATCH

@@ -15,7 +15,8 @@ from chaos.extensions.guard.restart import RestartJudge, drop_unreachable_files,
 from chaos.extensions.guard.steps import name_salt, salt_step
 from chaos.run.clock import SystemClock
 from tests.accepted import expect_text
-from tests.extensions.guard.test_judge import entry, save, start, state
+from tests.extensions.guard.saved_states import save, start, state
+from tests.extensions.guard.test_judge import entry
 
 
 def test_a_start_by_the_same_command_is_the_same_job() -> None:

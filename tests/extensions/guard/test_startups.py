@@ -22,8 +22,7 @@ from chaos.extensions.guard.startups import (
 )
 from chaos.extensions.guard.unwatched import CHANGES, UnwatchedTraining
 from tests.accepted import expect_text
-from tests.extensions.guard.test_folder import restart
-from tests.extensions.guard.test_judge import save, start
+from tests.extensions.guard.saved_states import save, start
 
 COMMAND = start(0).command
 SAVED = Path("/saves/step_8.pt")
@@ -97,32 +96,6 @@ def test_a_start_that_may_still_make_a_step_has_not_ended(folder: GuardFolder) -
     assert not is_failing([killed], folder.load_starts())
 
 
-def test_a_training_that_does_not_start_any_more_has_not_come_back(folder: GuardFolder) -> None:
-    folder.write_restart(restart(1))
-    report = ["guard", "report", folder.location]
-    assert CliRunner().invoke(app, report).exit_code == 0
-    # A start after the end of the training has nothing to do, and ends in order.
-    folder.write_startup(startup(50.0, files=(str(SAVED),), is_over=True))
-    assert CliRunner().invoke(app, report).exit_code == 0
-    folder.write_startup(startup(60.0, files=(str(SAVED),), is_over=True, error="ValueError"))
-    assert CliRunner().invoke(app, report).exit_code == 2
-
-
-NUMBER = """
-import os, signal
-import numpy as np
-import torch
-
-model = torch.nn.Linear(3, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-if os.path.exists("step.pt"):
-    torch.load("step.pt")
-for step in range(4):
-    model(torch.ones(2, 3)).sum().backward()
-    optimizer.step()
-    torch.save({"model": model.state_dict(), "loss": np.float64(1)}, "step.pt")
-os.kill(os.getpid(), signal.SIGKILL)
-"""
 OWN_STEPS = """
 import torch
 
@@ -146,15 +119,6 @@ def guarded(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
-
-
-@pytest.mark.slow
-def test_a_job_that_cannot_read_its_save_is_told_by_its_starts(tmp_path: Path) -> None:
-    *_, last = [guarded(tmp_path, NUMBER) for _ in range(3)]
-    line = "rank 0: ended before a step, after reading step.pt (UnpicklingError)"
-    assert f"chaos-guard: {line}" in last.stderr
-    shown = CliRunner().invoke(app, ["guard", "report", str(tmp_path / "guard")])
-    assert "2 starts ended before a step, after reading step.pt (UnpicklingError)" in shown.output
 
 
 @pytest.mark.slow
