@@ -185,7 +185,8 @@ def _build_finding_lines(findings: Sequence[RuleFinding]) -> LabelledLines:
     for finding in findings:
         tone, mark = _WEIGHTS[finding.weight]
         aside = f"{finding.reason} Source: {finding.source}."
-        lines.append(ReportLine(tone, f"{mark} {finding.rule}", finding.text, aside=aside))
+        text = finding.text if finding.in_figures else f"{finding.text} (not in the figures)"
+        lines.append(ReportLine(tone, f"{mark} {finding.rule}", text, aside=aside))
     return LabelledLines(lines)
 
 
@@ -404,8 +405,14 @@ def _cells_by_name(
     if (price := find_reference_price(question)) is not None:
         name = f"cost, {question.required_costs.currency}"
         cells[name] = _spread_cells(forecast.cost, "{:,.0f}", price)
+    has_limit = math.isfinite(question.settings.start_limit_s)
+    if has_limit and question.settings.limit_requeues:
+        cells["queued again"] = _spread_cells(forecast.requeues, "{:.0f}")
     shares = {f"meets: {name}": chance for name, chance in forecast.meets.items()}
-    for name, share_interval in {**shares, "retries run out": forecast.spent}.items():
+    shares["retries run out"] = forecast.spent
+    if has_limit:
+        shares["ended by the limit"] = forecast.timed_out
+    for name, share_interval in shares.items():
         cells[name] = (
             f"{share_interval.low:.1%}",
             f"{share_interval.share:.1%}",
