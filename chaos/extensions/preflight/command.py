@@ -21,6 +21,7 @@ from chaos.cli.options import REPORTS, Reports, ScriptArguments, Seed, parse_hou
 from chaos.errors import UsageError
 from chaos.extensions.known_defects import find_installed_defects
 from chaos.extensions.preflight.answer import Answer, answer_question
+from chaos.extensions.preflight.assumed_markets import answer_on_markets
 from chaos.extensions.preflight.calibration import (
     RunSettings,
     calibration_runs,
@@ -289,15 +290,17 @@ def preflight(  # noqa: PLR0913 - one parameter per option
 
 def _answer_request(request: UserQuestion, effort: Effort, ignore: Sequence[str]) -> Answer:
     with LiveLine(build_console(stderr=True)) as line:
-        report_stage, ranges = _build_stage_reporter(line, SystemClock()), request.ranges
-        return answer_question(
-            request.question,
-            effort,
-            ranges=ranges,
+        answer = partial(
+            answer_question,
+            effort=effort,
+            ranges=request.ranges,
             ignore=ignore,
             notes=request.notes,
-            report_stage=report_stage,
+            report_stage=_build_stage_reporter(line, SystemClock()),
         )
+        if request.markets:
+            return answer_on_markets(request.question, request.markets, answer, effort)
+        return answer(request.question)
 
 
 def _add_start(inputs: UserInputs, settings: RunSettings, words: Sequence[str]) -> UserInputs:

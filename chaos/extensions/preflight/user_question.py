@@ -9,6 +9,7 @@ from typing import Any
 
 from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
+from chaos.extensions.preflight.assumed_markets import list_assumed_markets
 from chaos.extensions.preflight.load import (
     SUFFIX,
     MarketChoice,
@@ -51,6 +52,8 @@ class UserQuestion:
     question: Question
     ranges: tuple[ValueRange, ...] = ()
     notes: tuple[str, ...] = ()
+    #: the markets that stand in for one that was not given
+    markets: tuple[Market, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,17 +75,23 @@ class UserInputs:
         market, notes = choose_market(self.choice)
         question, question_notes = self._find_question(market)
         values = dict(self.values or {})
-        if not self.choice.is_given and not self.subject.name.endswith(SUFFIX):
-            notes = (f"no market was given: {market.name} is taken",)
         if self.prices is not None:
             prices = load_prices(self.prices)
             values = _find_price_values(question, prices) | values
             notes = (*notes, prices.note)
         changed_question = change_question(question, values)
         market_values = {key: value for key, value in values.items() if key.startswith("market.")}
+        has_market = self.choice.is_given or self._is_question_file or "market" in values
         return UserQuestion(
-            changed_question, market_ranges(self.choice, market_values), (*question_notes, *notes)
+            changed_question,
+            market_ranges(self.choice, market_values),
+            (*question_notes, *notes),
+            () if has_market else list_assumed_markets(question, market_values),
         )
+
+    @property
+    def _is_question_file(self) -> bool:
+        return self.subject.name.endswith(SUFFIX)
 
     def _find_question(self, market: Market) -> tuple[Question, tuple[str, ...]]:
         subject, costs = self.subject, self.costs
