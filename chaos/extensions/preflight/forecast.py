@@ -265,6 +265,8 @@ class Forecast:
     requeues: Quantiles
     #: the runs that each budget of retries ended
     ends: dict[str, Chance]
+    #: the retries of each budget that suffice, for runs that were not ended by it
+    retries: dict[str, int]
     cut_off: Chance
     meets: dict[str, Chance]
     #: the strictest goals that enough runs still meet
@@ -324,6 +326,7 @@ def build_forecast(question: Question, outcomes: Outcomes) -> Forecast:
         timed_out=_share(timed_out),
         requeues=spread(outcomes.requeues),
         ends={name: _share(runs) for name, runs in _split_ended_runs(question, outcomes)},
+        retries=count_needed_retries(question, outcomes),
         cut_off=_share(cut_off),
         meets={name: _share(runs) for name, runs in met_goals(question, outcomes).items()},
         borders={
@@ -359,6 +362,22 @@ def charged_budgets(question: Question, outcomes: Outcomes) -> Iterator[tuple[st
     budgets = zip(settings.budgets, settings.limits, used, strict=False)
     has_agents = settings.has_agents
     yield from (budget for budget in budgets if has_agents or budget[0] != "max_restarts")
+
+
+# The share of runs for which retries that are advised must suffice.
+SUFFICIENT = 0.999
+SLACK = 1.2  # the factor on the retries that were needed: a market may be worse than its fit
+#: the most retries that are advised as a number: above them a count is no setting but a guess
+MOST_RETRIES = 10
+
+
+def count_needed_retries(question: Question, outcomes: Outcomes) -> dict[str, int]:
+    """Return, for each budget, the retries that suffice in 999 of 1000 runs, and some beside."""
+    needed = {
+        name: math.ceil(float(np.quantile(used, SUFFICIENT)))
+        for name, _, used in charged_budgets(question, outcomes)
+    }
+    return {name: math.ceil(SLACK * count) + 1 if count else 0 for name, count in needed.items()}
 
 
 def _find_quantile(values: Floats, share: float) -> float:

@@ -243,12 +243,25 @@ def _build_changes(answer: Answer) -> Section:
     parts: list[ReportPart] = []
     if answer.changes:
         parts.append(Commands([("", format_set_options(answer.changes))], is_long=True))
+    parts += (Paragraph(note, "quiet") for note in _describe_endless_budgets(answer))
     parts.append(_build_finding_lines(answer.new_findings))
     if answer.by_hand:
         rules = ", ".join(finding.rule for finding in answer.by_hand)
         parts.append(Paragraph(f"to mend by hand: {rules}"))
     title = capitalize_first(changes_head(answer)) if answer.changes else ""
     return Section(parts, title=title, heading=title or "What to change", name="changes")
+
+
+def _describe_endless_budgets(answer: Answer) -> Iterator[str]:
+    """Yield that -1 has no end, and what torchrun takes in its place."""
+    if -1 not in answer.changes.values():
+        return
+    yield "-1 is without limit"
+    if answer.changes.get("settings.max_restarts") == -1 and answer.after is not None:
+        yield (
+            "torchrun takes no -1: give --max-restarts a number far above "
+            f"{answer.after.restarts.high:.0f}, the restarts that 95 % of the runs do with"
+        )
 
 
 def changes_head(answer: Answer) -> str:

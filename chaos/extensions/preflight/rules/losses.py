@@ -4,6 +4,7 @@ import math
 
 from chaos.extensions.preflight.capacity import find_up_quantile
 from chaos.extensions.preflight.estimate import format_hours, format_seconds
+from chaos.extensions.preflight.forecast import MOST_RETRIES
 from chaos.extensions.preflight.market import summarize_reading
 from chaos.extensions.preflight.question import Question
 from chaos.extensions.preflight.rules.rule import Predictions, advises, stops, wastes
@@ -124,10 +125,17 @@ def _failure_limit_low(question: Question) -> str | None:
     )
 
 
+def _endless_by_need(question: Question, predictions: Predictions) -> str | None:
+    """Return the finding only where a number that is small would be enough."""
+    needed = predictions.forecast.retries["max_failures"]
+    return None if needed > MOST_RETRIES else _endless_retries(question)
+
+
 @advises(
     "endless-retries",
-    reason="A failure of the script's own is charged as a lost worker is. A finite number, "
-    "well above the losses that are expected, is as safe and ends.",
+    simulated=_endless_by_need,
+    reason="A failure of the script's own is charged as a lost worker is. Where few losses are "
+    "expected, a finite number well above them is as safe and ends.",
     source="Ray 2.60, FailureConfig(max_failures=-1), DefaultFailurePolicy",
     bad={"settings.max_failures": -1},
     good={"settings.max_failures": 200},

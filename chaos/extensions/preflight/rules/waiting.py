@@ -1,5 +1,7 @@
 """Rules on time-outs: their idle time, and the order in which they end."""
 
+from typing import Any
+
 from chaos.extensions.preflight.estimate import format_seconds
 from chaos.extensions.preflight.question import Costs, Question
 from chaos.extensions.preflight.rules.rule import advises, stops, wastes
@@ -159,7 +161,7 @@ _WITHIN = (  # what runs, and the time-out that it runs under
     good={"settings.collective_timeout_s": 60.0},
 )
 def _timeout_order(question: Question) -> str | None:
-    durations = {
+    durations: dict[str, Any] = {
         name: getattr(question.costs if name in Costs.model_fields else question.ray, name, None)
         for name in dict.fromkeys(name for pair in _WITHIN for name in pair)
     }
