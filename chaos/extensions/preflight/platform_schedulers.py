@@ -269,6 +269,12 @@ def _parse_limit_requeues(text: str, *, is_sure: bool) -> Iterator[FileValue]:
     yield FileValue("", None, line, words)
 
 
+def find_sbatch_name(text: str) -> str:
+    """Return the name that a script gives its job; empty without one."""
+    option = parse_options(text).get("--job-name")
+    return "" if option is None or "$" in option.value else option.value
+
+
 def _parse_lead_s(signal: str) -> int | None:
     """Return the seconds of `[B:]USR1[@60]` before the time limit; None if it is to be filled in.
 
