@@ -116,7 +116,7 @@ def build_counsel(question: Question, curve: IntervalCurve, simulate: Simulate) 
     values = enough_retries(question, unlimited_outcomes)
     budgets = [
         (_describe_budget(name, count), {f"settings.{name}": values[f"settings.{name}"]})
-        for name, count in _list_short_budgets(question, unlimited_outcomes)
+        for name, count in _count_short_budgets(question, unlimited_outcomes).items()
     ]
     instead = f"instead of {question.job.spare_nodes}"
     rungs = ladder(question)
@@ -202,16 +202,18 @@ def enough_retries(question: Question, unlimited: Outcomes) -> dict[str, Any]:
     """Return the budgets that suffice, if those that are set do not; above ten without limit."""
     return {
         f"settings.{name}": -1 if count > MOST_RETRIES else count
-        for name, count in _list_short_budgets(question, unlimited)
+        for name, count in _count_short_budgets(question, unlimited).items()
     }
 
 
-def _list_short_budgets(question: Question, unlimited: Outcomes) -> Iterator[tuple[str, int]]:
-    """Yield the budgets that do not suffice, each with the retries that would."""
+def _count_short_budgets(question: Question, unlimited: Outcomes) -> dict[str, int]:
+    """Return the retries that would suffice of each budget that does not."""
     counts = count_needed_retries(question, unlimited)
-    for name, limit, used in charged_budgets(question, unlimited):
-        if 0 <= limit < math.ceil(float(np.quantile(used, SUFFICIENT))):
-            yield name, counts[name]
+    return {
+        name: counts[name]
+        for name, limit, used in charged_budgets(question, unlimited)
+        if 0 <= limit < math.ceil(float(np.quantile(used, SUFFICIENT)))
+    }
 
 
 def _describe_budget(name: str, count: int) -> str:

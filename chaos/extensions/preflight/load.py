@@ -36,7 +36,7 @@ from chaos.extensions.preflight.settings import SETTINGS, RaySettings
 from chaos.extensions.preflight.trace import build_replay_market, fit_market
 from chaos.extensions.preflight.trace_columns import Unit
 from chaos.extensions.preflight.trace_files import load_advisor, load_lives, load_trace
-from chaos.extensions.preflight.trace_lives import ASSUMPTION, fit_lives_market
+from chaos.extensions.preflight.trace_lives import ASSUMPTION, fit_lives_market, reject_options
 from chaos.model.event import (
     Committed,
     ControllerState,
@@ -206,7 +206,12 @@ def choose_market(
         return find_preset(choice.name or UNNAMED), ()
     lives = load_lives(choice.trace, choice.trace_unit)
     if lives is not None:
-        _check_lives_options(choice)
+        options = {
+            "--replay-trace": choice.replay,
+            "--trace-nodes": choice.trace_nodes,
+            "--trace-held": choice.trace_held,
+        }
+        reject_options(str(choice.trace), options)
         return fit_lives_market(str(choice.trace), lives, notice=assumed, price_ratio=0.35)
     if held_nodes is None and choice.trace_held is not None:
         held_nodes = choice.trace_held[0]  # the fewest: each is lost most often
@@ -225,19 +230,6 @@ def choose_market(
         f"(95 %: {mtbf_h.low:.2f} {upper_end}), {fitted.together.value:.0%} take more than one node"
     )
     return market, (span, *fitted.notes, ASSUMPTION)
-
-
-def _check_lives_options(choice: MarketChoice) -> None:
-    """Raise `UsageError` for an option that a list of lives does not know."""
-    options = {
-        "--replay-trace": choice.replay,
-        "--trace-nodes": choice.trace_nodes,
-        "--trace-held": choice.trace_held,
-    }
-    option = next((name for name, value in options.items() if value), None)
-    if option is not None:
-        problem = "a list of lives says of each node how long it was there, and nothing of others"
-        raise UsageError(problem, f"Leave {option} out.", location=str(choice.trace))
 
 
 def market_ranges(choice: MarketChoice, values: Mapping[str, Any]) -> tuple[ValueRange, ...]:

@@ -62,7 +62,7 @@ class PlatformFile:
 
     @property
     def unfilled(self) -> tuple[str, ...]:
-        """What a template, a variable or a person is yet to fill in, in words."""
+        """The values that a template or a variable is yet to fill in, in words."""
         return tuple(
             value.description for value in self.taken if "to be filled in" in value.description
         )
@@ -114,7 +114,10 @@ def _parse_yaml(path: Path, text: str) -> PlatformFile | None:
         kind_and_reader = _find_reader(doc)
         if kind_and_reader is not None:
             kind, parse = kind_and_reader
-            file = _build_file(path, kind, parse(doc), document, _find_launcher(doc), offset)
+            launcher: Launcher | None = "ray" if _is_of_ray(doc) else None
+            file = _build_file(path, kind, parse(doc), document, launcher, offset)
+            if pods.has_rendezvous(doc):
+                file = replace(file, launcher="torchrun")
             jobs.append((replace(file, job_name=_find_job_name(doc)), offset + 1))
             continue
         name = name or _name_document(doc)
@@ -130,12 +133,6 @@ def _parse_yaml(path: Path, text: str) -> PlatformFile | None:
         "or write a question (*.preflight.yaml).",
         location=str(path),
     )
-
-
-def _find_launcher(doc: PlatformDocument) -> Launcher | None:
-    if _is_of_ray(doc):
-        return "ray"
-    return "torchrun" if pods.has_rendezvous(doc) else None
 
 
 def _find_job_name(doc: PlatformDocument) -> str:
@@ -170,7 +167,7 @@ def _build_file(
 ) -> PlatformFile:
     """Return what a file says by its fields, and by the command in it."""
     fields = (*_drop_repeated_values(file_values), *find_template_values(text, offset))
-    if launcher == "ray" or (launcher is None and not starts_torchrun(text)):
+    if launcher is not None or not starts_torchrun(text):
         return PlatformFile(str(path), kind, fields, launcher)
     if states_nodes(text):
         decides = ": the command's own --nnodes decides"

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -81,6 +81,14 @@ def _parse_truth(name: str, line: int, text: str) -> bool:
         problem = f"whether a life was ended by a loss is true or false, got {text}"
         raise TraceError(name, line, problem, "Mend or delete the row.")
     return _TRUTHS[text.lower()]
+
+
+def reject_options(name: str, options: Mapping[str, object]) -> None:
+    """Raise `UsageError` if one of the options is given of which a list of lives knows nothing."""
+    option = next((option for option, value in options.items() if value), None)
+    if option is not None:
+        problem = "a list of lives says of each node how long it was there, and nothing of others"
+        raise UsageError(problem, f"Leave {option} out.", location=name)
 
 
 def fit_lives_market(

@@ -179,12 +179,14 @@ def test_a_training_longer_than_its_start_is_a_no_go_with_the_way_out() -> None:
 
     text = " ".join(shown(answer).split())
     assert answer.word == "no-go"
-    assert "20.4 h without any loss, and its start is ended after 4.0 h" in answer.why
+    assert "20.4 h without any loss" in answer.why
+    assert "is ended after 4.0 h" in answer.why
     assert answer.forecast is not None
     assert answer.forecast.finishes.share == 0
-    assert "a time limit of 21 h for each start (--time=21:00:00)" in answer.would_take
-    assert "5 times, 6 starts in all (settings.limit_requeues=5)" in answer.would_take
-    assert "ended by the limit 99.0% 100.0% 100.0%" in text
+    assert "--time=21:00:00" in answer.would_take
+    assert "5 times, 6 starts in all" in answer.would_take
+    assert "settings.limit_requeues=5" in answer.would_take
+    assert "limit 99.0% 100.0% 100.0%" in text
     assert "deadline below" not in text
 
 
@@ -197,7 +199,8 @@ def test_too_few_starts_are_named() -> None:
     answer = answered(settings__limit_requeues=2)
 
     assert answer.word == "no-go"
-    assert "takes 6 starts of 4.0 h without any loss, and is queued again 2 times" in answer.why
+    assert "takes 6 starts of 4.0 h" in answer.why
+    assert "is queued again 2 times" in answer.why
 
 
 @pytest.mark.parametrize(
@@ -228,5 +231,5 @@ def test_a_shorter_interval_is_advised_where_no_save_fits_into_a_start() -> None
     answer = answer_question(limited(4.0, -1, **long), Effort(runs=400, jobs=1))
 
     assert answer.word == "go with changes"
-    assert answer.why == "each start is ended after 4.0 h, and none saves anything for the next one"
+    assert answer.why.endswith("anything for the next one")
     assert answer.changes["job.checkpoint_every_steps"] < 4 * 3600

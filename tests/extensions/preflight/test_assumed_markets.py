@@ -53,7 +53,7 @@ def test_where_the_market_decides_nothing_can_be_told(divided: Answer) -> None:
     assert words[2] != "go"
     assert divided.word == "cannot tell"
     assert divided.exit_code == 2
-    assert divided.why.startswith("no market was given (--market, --trace), and it decides: go on")
+    assert divided.why.startswith("no market was given")
     assert all(name in divided.why for name in ASSUMED)
 
 
@@ -114,9 +114,6 @@ def test_a_platform_file_alone_is_no_go_for_want_of_a_market(tmp_path: Path) -> 
     )
 
     assert none.code == 2
-    first = " ".join(none.out.split())
-    assert first.startswith(
-        "? cannot tell: no market was given (--market, --trace), and it decides"
-    )
+    assert none.out.startswith("? cannot tell: no market was")
     assert named.code == 0
     assert "no market was given" not in named.out
