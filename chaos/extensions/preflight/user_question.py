@@ -294,7 +294,7 @@ def _find_stated_launcher(values: Mapping[str, Any]) -> tuple[str, str]:
     names = {key.split(".")[1] for key in values if key.startswith("settings.")}
     fits = [name for name, settings in SETTINGS.items() if names <= {*settings.model_fields}]
     if not names or "ray" in fits or not fits:
-        return "ray", "settings.launcher was not said: read as a job of Ray Train's"
+        return "ray", "settings.launcher is not given: read as a Ray Train job"
     launcher_names = ", ".join(sorted(names - {*SETTINGS["ray"].model_fields}))
     return fits[0], f"settings.launcher is {fits[0]}, as {launcher_names} says"
 

@@ -57,7 +57,7 @@ def test_a_job_that_is_said_whole_needs_no_file(tmp_path: Path) -> None:
 
     assert done.code in (0, 1, 2, 5)
     assert "no job is given" not in done.err
-    assert "settings.launcher was not" in " ".join(done.out.split())
+    assert "launcher is not given" in " ".join(done.out.split())
 
 
 @pytest.mark.parametrize("key", JOB)
