@@ -10,11 +10,14 @@ import numpy as np
 from chaos.extensions.preflight.capacity import Flags, Floats
 from chaos.extensions.preflight.estimate import Estimate, estimate_mean, format_seconds
 from chaos.extensions.preflight.forecast import (
+    MOST_RETRIES,
+    SUFFICIENT,
     Effort,
     Forecast,
     Outcomes,
     build_forecast,
     charged_budgets,
+    count_needed_retries,
     find_price_shares,
     goodput,
     met_goals,
@@ -37,9 +40,6 @@ LEVER = 0.5  # the factor on a cost, to see whether it is a lever
 _SHORT = 0.001
 # Of the price as a share of on-demand: less is no difference that is worth a word.
 _DEARER = 0.005
-# The share of runs for which retries that are advised must suffice.
-ENOUGH = 0.999
-SLACK = 1.2  # the factor on the retries that were needed: a market may be worse than its fit
 SPARES = "job.spare_nodes"
 # Numbers of spare nodes that are tried; each is a simulation, alone and with other changes.
 RUNGS_MAX = 6
@@ -113,9 +113,10 @@ def build_counsel(question: Question, curve: IntervalCurve, simulate: Simulate) 
     """
     unlimited_question = remove_limits(question)
     (unlimited_outcomes,) = simulate([unlimited_question])
+    values = enough_retries(question, unlimited_outcomes)
     budgets = [
-        (f"{place.partition('.')[2]} {value}", {place: value})
-        for place, value in enough_retries(question, unlimited_outcomes).items()
+        (_describe_budget(name, count), {f"settings.{name}": values[f"settings.{name}"]})
+        for name, count in _count_short_budgets(question, unlimited_outcomes).items()
     ]
     instead = f"instead of {question.job.spare_nodes}"
     rungs = ladder(question)
@@ -198,13 +199,27 @@ def _all_met(question: Question, outcomes: Outcomes) -> Floats:
 
 
 def enough_retries(question: Question, unlimited: Outcomes) -> dict[str, Any]:
-    """Return the budgets that suffice in 999 of 1000 runs, if those that are set do not."""
-    values = {}
-    for name, limit, used in charged_budgets(question, unlimited):
-        needed = math.ceil(float(np.quantile(used, ENOUGH)))
-        if 0 <= limit < needed:
-            values[f"settings.{name}"] = math.ceil(SLACK * needed) + 1
-    return values
+    """Return the budgets that suffice, if those that are set do not; above ten without limit."""
+    return {
+        f"settings.{name}": -1 if count > MOST_RETRIES else count
+        for name, count in _count_short_budgets(question, unlimited).items()
+    }
+
+
+def _count_short_budgets(question: Question, unlimited: Outcomes) -> dict[str, int]:
+    """Return the retries that would suffice of each budget that does not."""
+    counts = count_needed_retries(question, unlimited)
+    return {
+        name: counts[name]
+        for name, limit, used in charged_budgets(question, unlimited)
+        if 0 <= limit < math.ceil(float(np.quantile(used, SUFFICIENT)))
+    }
+
+
+def _describe_budget(name: str, count: int) -> str:
+    return (
+        f"{name} {count}" if count <= MOST_RETRIES else f"{name} without limit ({count} would do)"
+    )
 
 
 def _propose_changes(

@@ -53,6 +53,8 @@ class Answer:
     read_as: str = ""
     #: the answers by each way to read a trace, where none was chosen, and at the ends of ranges
     readings: tuple["Answer", ...] = ()
+    #: the answers on known markets, where none was given
+    markets: tuple["Answer", ...] = ()
 
     @property
     def depends(self) -> bool:
@@ -90,8 +92,11 @@ class Answer:
 
     def dump_values(self) -> dict[str, Any]:
         """Return everything as plain values; units are in the names."""
-        plain = asdict(replace(self, readings=()))
+        plain = asdict(replace(self, readings=(), markets=()))
         plain["readings"] = [reading.dump_reading() for reading in self.readings]
+        plain["markets"] = [
+            {"market": item.question.market.name, **item.dump_reading()} for item in self.markets
+        ]
         plain["question"] = self.question.model_dump(mode="json")
         plain["exit_code"] = self.exit_code
         plain["validation"] = [validation.dump_values() for validation in self.validation]
@@ -168,7 +173,7 @@ def combine_answers(
     A no-go is that of the best way. If no answer holds by all, it is `cannot tell`, with the value
     up to which it would be a go, where a range has one.
     """
-    worst, best = min(answers, key=_rank), max(answers, key=_rank)
+    worst, best = min(answers, key=rank_answer), max(answers, key=rank_answer)
     question, words = worst.question, {item.word for item in answers}
     if question.costs is None:
         distinct_findings = {item.text: item for answer in answers for item in answer.findings}
@@ -177,7 +182,7 @@ def combine_answers(
         return replace(best if ranges else worst, readings=tuple(answers))
     is_agreed = len(words) == 1 or words <= {"go", "go with changes"}
     if is_agreed and all(
-        _accepts_changes(item, worst.changes, effort) for item in answers if item is not worst
+        accepts_changes(item, worst.changes, effort) for item in answers if item is not worst
     ):
         return replace(worst, readings=tuple(answers))
     return Answer(
@@ -256,13 +261,13 @@ def _describe_go_border(
 _ORDER: tuple[Word, ...] = ("no-go", "cannot tell", "go with changes", "go")
 
 
-def _rank(answer: Answer) -> tuple[int, float]:
+def rank_answer(answer: Answer) -> tuple[int, float]:
     """Return a key by the answer, and among equals by the goodput."""
     goodput = 0.0 if answer.forecast is None else answer.forecast.mean_goodput
     return _ORDER.index(answer.word), goodput
 
 
-def _accepts_changes(answer: Answer, changes: dict[str, Any], effort: Effort) -> bool:
+def accepts_changes(answer: Answer, changes: dict[str, Any], effort: Effort) -> bool:
     """Return whether changes that were found by one reading suffice by this one, too."""
     if answer.word == "cannot tell" or (answer.word == "go" and not changes):
         return True

@@ -21,6 +21,7 @@ from chaos.cli.options import REPORTS, Reports, ScriptArguments, Seed, parse_hou
 from chaos.errors import UsageError
 from chaos.extensions.known_defects import find_installed_defects
 from chaos.extensions.preflight.answer import Answer, answer_question
+from chaos.extensions.preflight.assumed_markets import answer_on_markets
 from chaos.extensions.preflight.calibration import (
     RunSettings,
     calibration_runs,
@@ -95,7 +96,7 @@ TraceHeld = Annotated[
     _market_option(
         "--trace-held",
         metavar="N|N..M",
-        help="How many nodes there were, where the trace is a platform's log of those that were "
+        help="How many nodes there were, where the trace is a log or a table of those that were "
         "lost. Of a range both ends are answered.",
     ),
     Needs("trace"),
@@ -264,8 +265,6 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     if listing:
         _print_presets(build_console())
         return
-    if subject is None:
-        raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
     held_range = _parse_held_range(trace_held)
     choice = MarketChoice(market, trace, replay, trace_nodes, held_range, trace_unit, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
@@ -274,7 +273,12 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     goals = {"goal.deadline_h": deadline, "goal.budget": max_cost, "goal.goodput": goodput}
     goal_values = {place: value for place, value in goals.items() if value is not None}
     inputs = UserInputs(
-        subject, choice, costs, goal_values | parse_assignments(values or ()), analyses, prices
+        subject or costs,
+        choice,
+        costs if subject else None,
+        goal_values | parse_assignments(values or ()),
+        analyses,
+        prices,
     )
     request = _add_start(inputs, settings, arguments or ()).build_question()
     question, notes = request.question, (*request.notes, *_describe_known_defects(request.question))
@@ -289,23 +293,26 @@ def preflight(  # noqa: PLR0913 - one parameter per option
 
 def _answer_request(request: UserQuestion, effort: Effort, ignore: Sequence[str]) -> Answer:
     with LiveLine(build_console(stderr=True)) as line:
-        report_stage, ranges = _build_stage_reporter(line, SystemClock()), request.ranges
-        return answer_question(
-            request.question,
-            effort,
-            ranges=ranges,
+        answer = partial(
+            answer_question,
+            effort=effort,
+            ranges=request.ranges,
             ignore=ignore,
             notes=request.notes,
-            report_stage=report_stage,
+            report_stage=_build_stage_reporter(line, SystemClock()),
         )
+        if request.markets:
+            return answer_on_markets(request.question, request.markets, answer, effort)
+        return answer(request.question)
 
 
 def _add_start(inputs: UserInputs, settings: RunSettings, words: Sequence[str]) -> UserInputs:
     """Return what was given, with one start of a script whose costs are from elsewhere."""
-    is_script = inputs.subject.suffix == ".py" and inputs.subject.is_file()
-    if not is_script or inputs.costs is None or inputs.analyses:
+    subject = inputs.subject
+    is_script = subject is not None and subject.suffix == ".py" and subject.is_file()
+    if subject is None or not is_script or inputs.costs is None or inputs.analyses:
         return inputs
-    return replace(inputs, start=observe_start(settings, inputs.subject, words))
+    return replace(inputs, start=observe_start(settings, subject, words))
 
 
 def _describe_known_defects(question: Question) -> tuple[str, ...]:
@@ -343,8 +350,10 @@ def _build_stage_reporter(line: LiveLine, clock: Clock) -> Callable[[str], None]
 
 
 def _run_calibration(
-    settings: RunSettings, job: Path, words: Sequence[str]
+    settings: RunSettings, job: Path | None, words: Sequence[str]
 ) -> tuple[RunAnalysis, ...]:
+    if job is None:
+        raise UsageError("no job is given", "Such as `chaos preflight train.py --calibrate`.")
     if job.name.endswith(SUFFIX):
         raise UsageError(
             "a question cannot be run",

@@ -54,6 +54,10 @@ class EventLog:
     ignored: Mapping[str, int]
     #: the nodes that there were, where the log says it
     held_nodes: int | None = None
+    #: the time that it is of, where that is more than from its first event to its last
+    watched_s: tuple[float, float] | None = None
+    #: the next step where no node is lost in it
+    hint: str = "Give a log of a longer time."
 
     @property
     def losses(self) -> int:
@@ -69,9 +73,10 @@ class EventLog:
             problem = f"no node is lost in this log of {self.format}" + f": {ignored}" * bool(
                 ignored
             )
-            raise UsageError(problem, "Give a log of a longer time.", location=self.name)
+            raise UsageError(problem, self.hint, location=self.name)
         if count is None:
-            span_h = (self.events[-1].at_s - self.events[0].at_s) / 3600
+            (start_s, _), *_, (end_s, _) = self._counts(self.losses)
+            span_h = (end_s - start_s) / 3600
             nodes = len({event.node for event in self.events if event.kind == "lost"})
             raise UsageError(
                 f"{self.format} has {plural(self.losses, 'loss', 'losses')} of "
@@ -92,8 +97,12 @@ class EventLog:
             if event.kind == "came":  # after what is lost at the same instant: that is a loss
                 changes[event.at_s + (event.at_s in lost)] += 1
             elif not has_returns:
-                changes[event.at_s + RETURN_S] += 1
-        up, counts = held_nodes, [(min(changes) - 1, held_nodes)]
+                return_s = event.at_s + RETURN_S
+                changes[return_s + (return_s in lost)] += 1
+        start_s, end_s = min(changes) - 1, max(changes)
+        if self.watched_s is not None:
+            start_s, end_s = min(start_s, self.watched_s[0]), max(end_s, self.watched_s[1])
+        up, counts = held_nodes, [(start_s, held_nodes)]
         for at_s in sorted(changes):
             up = min(held_nodes, up + changes[at_s])
             if up < 0:
@@ -104,7 +113,7 @@ class EventLog:
                     location=self.name,
                 )
             counts.append((at_s, up))
-        return counts
+        return [*counts, (end_s, up)]
 
     def _notes(self, held_nodes: int) -> Iterator[str]:
         lost = Counter(event.at_s for event in self.events if event.kind == "lost")
@@ -125,7 +134,8 @@ class EventLog:
                 "the log does not say when a lost node was replaced: read as after "
                 f"{RETURN_S / 60:.0f} min"
             )
-        yield "the time before its first event and after its last is not counted"
+        row = "event" if self.watched_s is None else "row"
+        yield f"the time before its first {row} and after its last is not counted"
         if self.ignored:
             listing = ", ".join(f"{count} {kind}" for kind, count in self.ignored.items())
             yield f"passed over: {listing}"
@@ -157,8 +167,39 @@ def parse_log(name: str, text: str) -> EventLog | None:
         events += record_events
         if not record_events:
             ignored["of other kinds" if kind is None else kind.title(record)] += 1
+    log = build_event_log(name, " and ".join(formats), events, dict(ignored))
+    return replace(log, hint=_NAMESPACE_HINT) if _is_of_namespace(records) else log
+
+
+def build_event_log(
+    name: str,
+    format_name: str,
+    events: Sequence[NodeEvent],
+    ignored: Mapping[str, int] | None = None,
+    *,
+    watched_s: tuple[float, float] | None = None,
+) -> EventLog:
+    """Return a log of events in any order, losses of one moment together."""
     merged_events = _merge_losses(_drop_repeated_losses(sorted(events)))
-    return EventLog(name, " and ".join(formats), merged_events, dict(ignored))
+    return EventLog(name, format_name, merged_events, ignored or {}, watched_s=watched_s)
+
+
+_NAMESPACE_HINT = (
+    "These are the events of pods. Those of nodes are in all namespaces' events: "
+    "kubectl get events -A -o json."
+)
+
+
+def _is_of_namespace(
+    records: Sequence[tuple[int, Record | str, "RecordKind | None"]],
+) -> bool:
+    """Return whether Kubernetes' events are of pods and the like, and none of a node."""
+    kinds = {
+        str((record.get("involvedObject") or record.get("regarding") or {}).get("kind"))
+        for _, record, kind in records
+        if not isinstance(record, str) and kind is not None and kind.name == "Kubernetes' events"
+    }
+    return bool(kinds) and not kinds & {"Node", "NodeClaim"}
 
 
 def _parse_record(kind: "RecordKind", record: Record, source_location: str) -> list[NodeEvent]:
@@ -329,8 +370,14 @@ _LOST = frozenset(
 _CAME = frozenset({"NodeReady", "RegisteredNode"})
 
 
+def _find_object(record: Record) -> Record:
+    """Return what an event of Kubernetes is about."""
+    involved_object: Record = record.get("involvedObject") or record["regarding"]
+    return involved_object
+
+
 def _parse_kubernetes_event(record: Record) -> Iterator[NodeEvent]:
-    involved_object, reason = record.get("involvedObject") or record["regarding"], record["reason"]
+    involved_object, reason = _find_object(record), record["reason"]
     if involved_object["kind"] in ("Node", "NodeClaim") and reason in _LOST | _CAME:
         times = (
             record.get(key) for key in ("eventTime", "lastTimestamp", "deprecatedLastTimestamp")
@@ -402,7 +449,7 @@ _KINDS = (
         "Kubernetes' events",
         lambda record: "reason" in record and ("involvedObject" in record or "regarding" in record),
         _parse_kubernetes_event,
-        lambda record: str(record["reason"]),
+        lambda record: f"{record['reason']} of a {_find_object(record).get('kind')}",
         "`involvedObject` with kind and name, and a time",
     ),
     RecordKind(

@@ -23,6 +23,7 @@ from chaos.extensions.preflight.estimate import Chance, Quantiles, chance, sprea
 from chaos.extensions.preflight.market import Exponential, LossNotice, Market, loss_interval_s
 from chaos.extensions.preflight.question import Question
 from chaos.extensions.preflight.simulated_runs import SimulatedRuns
+from chaos.extensions.preflight.start_limit import plan_lossless_course
 
 # Runs of one block share a generator, so that the bits do not depend on the number of cores.
 BLOCK = 2_500
@@ -37,7 +38,7 @@ class Outcomes:
     """The outcome of every run, in seconds unless its name has another unit.
 
     useful + save + lost + restart + wait = end. Runs that neither finished nor spent their retries
-    were cut off at the horizon.
+    nor reached the time limit of their last start were cut off at the horizon.
     """
 
     end_s: Floats
@@ -61,6 +62,10 @@ class Outcomes:
     finished: Floats
     #: it ran out of retries
     spent: Floats
+    #: it was ended by the time limit of a start, and not queued again
+    timed_out: Floats
+    #: the times that it was queued again at that limit
+    requeues: Floats
 
     def __len__(self) -> int:
         return len(self.end_s)
@@ -221,6 +226,14 @@ def _join_outcomes(blocks: list[Outcomes]) -> Outcomes:
 def _check_loss_count(question: Question, horizon_s: float) -> None:
     nodes = question.market.size(question.job.spot_nodes)
     changes = horizon_s / max(1e-9, loss_interval_s(question.market, nodes))
+    requeues = question.settings.limit_requeues
+    starts = horizon_s / question.settings.start_limit_s
+    if min(starts, math.inf if requeues < 0 else requeues) > CHANGES_MAX:
+        raise UsageError(
+            f"{starts:.0f} starts fit into {horizon_s / DAY_S:.0f} days: more than can be "
+            "simulated",
+            "Is the unit right? start_limit_h counts hours.",
+        )
     if changes > CHANGES_MAX:
         raise UsageError(
             f"{changes:.0f} losses are to be expected until {horizon_s / DAY_S:.0f} days: "
@@ -246,8 +259,14 @@ class Forecast:
     cost: Quantiles
     finishes: Chance
     spent: Chance
+    #: runs that the time limit of a start ended, and that were not queued again
+    timed_out: Chance
+    #: the times that a run is queued again at that limit
+    requeues: Quantiles
     #: the runs that each budget of retries ended
     ends: dict[str, Chance]
+    #: the retries of each budget that suffice, for runs that were not ended by it
+    retries: dict[str, int]
     cut_off: Chance
     meets: dict[str, Chance]
     #: the strictest goals that enough runs still meet
@@ -264,9 +283,12 @@ def goodput(outcomes: Outcomes) -> Floats:
 
 
 def lossless_s(question: Question) -> float:
-    """Return the seconds that the training takes with all its checkpoints and no loss."""
-    saves = math.ceil(question.job.steps / question.job.checkpoint_every_steps)
-    return _find_duration_s(question, saves)
+    """Return the seconds that the training takes with all its checkpoints and no loss.
+
+    They are infinite if the time limit of a start lets none get it further.
+    """
+    course = plan_lossless_course(question)
+    return math.inf if course is None else course.duration_s
 
 
 def find_reference_node_s(question: Question) -> float:
@@ -274,18 +296,16 @@ def find_reference_node_s(question: Question) -> float:
 
     It does not depend on the interval: too frequent saves count as a cost.
     """
-    return _find_duration_s(question, 1) * question.job.nodes
-
-
-def _find_duration_s(question: Question, saves: int) -> float:
     costs = question.required_costs
-    return question.work_s + saves * question.stop_s + question.commit_delay_s + costs.begin_s
+    duration_s = question.work_s + question.stop_s + question.commit_delay_s + costs.begin_s
+    return duration_s * question.job.nodes
 
 
 def build_forecast(question: Question, outcomes: Outcomes) -> Forecast:
     """Return the forecast by the outcomes of all runs."""
     good, done, spent = goodput(outcomes), outcomes.finished > 0, outcomes.spent > 0
-    cut_off, price = ~done & ~spent, find_price_shares(question, outcomes)
+    timed_out = outcomes.timed_out > 0
+    cut_off, price = ~done & ~spent & ~timed_out, find_price_shares(question, outcomes)
     finish_h = np.where(done, outcomes.end_s / 3600, np.inf)
     all_s, worked_s = float(outcomes.end_s.sum()), float(outcomes.work_s.sum())
     parts = ("useful", "save", "lost", "restart", "wait")
@@ -303,7 +323,10 @@ def build_forecast(question: Question, outcomes: Outcomes) -> Forecast:
         cost=spread(price),
         finishes=_share(done),
         spent=_share(spent),
+        timed_out=_share(timed_out),
+        requeues=spread(outcomes.requeues),
         ends={name: _share(runs) for name, runs in _split_ended_runs(question, outcomes)},
+        retries=count_needed_retries(question, outcomes),
         cut_off=_share(cut_off),
         meets={name: _share(runs) for name, runs in met_goals(question, outcomes).items()},
         borders={
@@ -339,6 +362,22 @@ def charged_budgets(question: Question, outcomes: Outcomes) -> Iterator[tuple[st
     budgets = zip(settings.budgets, settings.limits, used, strict=False)
     has_agents = settings.has_agents
     yield from (budget for budget in budgets if has_agents or budget[0] != "max_restarts")
+
+
+# The share of runs for which retries that are advised must suffice.
+SUFFICIENT = 0.999
+SLACK = 1.2  # the factor on the retries that were needed: a market may be worse than its fit
+#: the most retries that are advised as a number: above them a count is no setting but a guess
+MOST_RETRIES = 10
+
+
+def count_needed_retries(question: Question, outcomes: Outcomes) -> dict[str, int]:
+    """Return, for each budget, the retries that suffice in 999 of 1000 runs, and some beside."""
+    needed = {
+        name: math.ceil(float(np.quantile(used, SUFFICIENT)))
+        for name, _, used in charged_budgets(question, outcomes)
+    }
+    return {name: math.ceil(SLACK * count) + 1 if count else 0 for name, count in needed.items()}
 
 
 def _find_quantile(values: Floats, share: float) -> float:

@@ -7,12 +7,16 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from chaos.extensions.preflight.estimate import format_hours, format_price_share, format_seconds
-from chaos.extensions.preflight.forecast import Effort, Forecast, met_goals
+from chaos.extensions.preflight.forecast import Effort, Forecast, lossless_s, met_goals
 from chaos.extensions.preflight.market import speed_up_losses
 from chaos.extensions.preflight.question import PARTS, Question, change_question, remove_limits
+from chaos.extensions.preflight.start_limit import plan_lossless_course
 from chaos.extensions.preflight.verdict import missed_goals
+from chaos.wording import plural
 
 FACTORS = tuple(2**n for n in range(1, 9))
+#: of the time that a training takes without any loss: limits of a start that are tried
+_LIMIT_FACTORS = (1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0)
 # A condition in words, and its values of the question.
 Condition: TypeAlias = tuple[str, Mapping[str, Any]]
 
@@ -25,10 +29,11 @@ def describe_go_conditions(
     `changes` are the best that were tried, and `final_forecast` is the forecast with them. Retries
     are without limit, as in all advice.
     """
-    unlimited_question = remove_limits(change_question(question, changes))
+    changed_question = change_question(question, changes)
+    unlimited_question = _keep_start_limit(remove_limits(changed_question), changed_question)
     conditions, ladders = (
         [*_relax_goals(question, final_forecast)],
-        [*_build_ladders(unlimited_question)],
+        [ladder for ladder in _build_ladders(unlimited_question) if ladder],
     )
     for ladder in ladders:
         # Each step is better than the one before, so the first that suffices is found by halves.
@@ -39,6 +44,14 @@ def describe_go_conditions(
         return f"{prefix}it would take {', or '.join(conditions)}"
     ends = ", ".join(ladder[-1][0] for ladder in ladders)
     return f"{prefix}not even one of these would suffice: {ends}"
+
+
+def _keep_start_limit(unlimited_question: Question, question: Question) -> Question:
+    """Return a question with unlimited retries, queued again at its time limit as it was."""
+    if math.isinf(question.settings.start_limit_s):
+        return unlimited_question
+    requeues = question.settings.limit_requeues
+    return change_question(unlimited_question, {"settings.limit_requeues": requeues})
 
 
 def _suffices(question: Question, effort: Effort, condition: Condition) -> bool:
@@ -70,6 +83,7 @@ def _describe_border(name: str, value: float) -> str:
 def _build_ladders(question: Question) -> Iterator[Sequence[Condition]]:
     """Yield conditions in ladders, from the nearest to the furthest."""
     market, costs, job = question.market, question.required_costs, question.job
+    yield from _build_start_limit_ladders(question)
     if market.lifetime is not None:
         yield [_reduce_losses(question, factor) for factor in FACTORS]
     if market.away_h and not market.is_shared:
@@ -97,3 +111,32 @@ def _reduce_losses(question: Question, factor: int) -> Condition:
     market = speed_up_losses(question.market, 1 / factor)
     text = f"nodes lost {factor} times as rarely, once in {format_hours(market.mtbf_h)}"
     return text, {"market": market.model_dump(mode="json")}
+
+
+def _build_start_limit_ladders(question: Question) -> Iterator[Sequence[Condition]]:
+    """Yield longer time limits of a start, and more starts."""
+    settings = question.settings
+    if math.isinf(settings.start_limit_s) or settings.limit_requeues < 0:
+        return
+    whole = change_question(question, {"settings.start_limit_h": None})
+    needs_h = lossless_s(whole) / 3600
+    hours = sorted({math.ceil(factor * needs_h) for factor in _LIMIT_FACTORS})
+    yield [_set_limit(h) for h in hours if h * 3600 > settings.start_limit_s]
+    course = plan_lossless_course(question)
+    if course is not None:
+        extra_starts = (0, 1, *FACTORS)
+        counts = [course.starts - 1 + extra for extra in extra_starts]
+        yield [_set_requeues(n) for n in counts if n > settings.limit_requeues]
+
+
+def _set_limit(hours: int) -> Condition:
+    text = f"a time limit of {hours} h for each start (--time={hours}:00:00)"
+    return text, {"settings.start_limit_h": float(hours)}
+
+
+def _set_requeues(count: int) -> Condition:
+    text = (
+        f"to be queued again at the time limit {plural(count, 'time')}, {count + 1} starts in all "
+        f"(settings.limit_requeues={count})"
+    )
+    return text, {"settings.limit_requeues": count}

@@ -35,7 +35,8 @@ from chaos.extensions.preflight.ranges import ValueRange, build_held_range
 from chaos.extensions.preflight.settings import SETTINGS, RaySettings
 from chaos.extensions.preflight.trace import build_replay_market, fit_market
 from chaos.extensions.preflight.trace_columns import Unit
-from chaos.extensions.preflight.trace_files import load_advisor, load_trace
+from chaos.extensions.preflight.trace_files import load_advisor, load_lives, load_trace
+from chaos.extensions.preflight.trace_lives import ASSUMPTION, fit_lives_market, reject_options
 from chaos.model.event import (
     Committed,
     ControllerState,
@@ -203,6 +204,15 @@ def choose_market(
         return _load_advised_market(choice.advisor, assumed)
     if choice.trace is None:
         return find_preset(choice.name or UNNAMED), ()
+    lives = load_lives(choice.trace, choice.trace_unit)
+    if lives is not None:
+        options = {
+            "--replay-trace": choice.replay,
+            "--trace-nodes": choice.trace_nodes,
+            "--trace-held": choice.trace_held,
+        }
+        reject_options(str(choice.trace), options)
+        return fit_lives_market(str(choice.trace), lives, notice=assumed, price_ratio=0.35)
     if held_nodes is None and choice.trace_held is not None:
         held_nodes = choice.trace_held[0]  # the fewest: each is lost most often
     trace = load_trace(choice.trace, held_nodes, choice.trace_unit)
@@ -219,10 +229,7 @@ def choose_market(
         f"{plural(len(trace.drops), 'loss', 'losses')}: {mtbf_h.value:.2f} h per node "
         f"(95 %: {mtbf_h.low:.2f} {upper_end}), {fitted.together.value:.0%} take more than one node"
     )
-    assumption = (
-        "notice of 120 s in 95 % of losses and a price of 0.35 are assumed, not in the source"
-    )
-    return market, (span, *fitted.notes, assumption)
+    return market, (span, *fitted.notes, ASSUMPTION)
 
 
 def market_ranges(choice: MarketChoice, values: Mapping[str, Any]) -> tuple[ValueRange, ...]:

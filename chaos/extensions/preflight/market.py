@@ -326,6 +326,8 @@ def describe_trace_nodes(market: Market, pool: int) -> str | None:
 
 
 def _describe_shares(market: Market, trace_node_count: int, pool: int) -> str:
+    if trace_node_count == 1:
+        return "each is up as often as that one"
     if market.replay is None:
         return f"each is up as often as one of the {trace_node_count}"
     if pool > trace_node_count:

@@ -60,6 +60,20 @@ class PlatformDocument:
         return WholeNumber(value if is_whole else None, None)
 
 
+_EXPRESSION = re.compile(r"(?<!\$)\{\{.*?\}\}")
+
+
+def find_template_values(text: str, offset: int) -> Iterator[FileValue]:
+    """Yield each line of a file with a value that a template is yet to fill in."""
+    for number, line in enumerate(text.splitlines(), 1):
+        plain = line.partition("#")[0] if line.lstrip().startswith("#") else line
+        for match in _EXPRESSION.finditer(plain):
+            key = re.search(r"([\w.-]+):[^:]*$", plain[: match.start()])
+            owner = f"{key[1]} is " if key else ""
+            words = f"{owner}{match[0]}, to be filled in: render the template first"
+            yield FileValue("", match[0], number + offset, words)
+
+
 class WholeNumber(NamedTuple):
     """A number of a document, or the words for one that is missing."""
 

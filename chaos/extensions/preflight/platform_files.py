@@ -16,6 +16,7 @@ from chaos.extensions.preflight import platform_schedulers as schedulers
 from chaos.extensions.preflight.platform_doc import (
     FileValue,
     PlatformDocument,
+    find_template_values,
     parse_command,
     starts_torchrun,
     states_nodes,
@@ -33,6 +34,8 @@ class PlatformFile:
     taken: tuple[FileValue, ...]
     #: who starts the training, where the file shows it
     launcher: Launcher | None = None
+    #: the name that it gives the job
+    job_name: str = ""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -46,6 +49,23 @@ class PlatformFile:
             elif file_value.key:
                 values.setdefault(file_value.key, file_value.value)
         return values
+
+    @property
+    def title(self) -> str:
+        """The job in words, without the folders that the file is in."""
+        file_name = Path(self.path).name
+        return (
+            f"the job {self.job_name} of {file_name}"
+            if self.job_name
+            else (f"the job of {file_name}")
+        )
+
+    @property
+    def unfilled(self) -> tuple[str, ...]:
+        """The values that a template or a variable is yet to fill in, in words."""
+        return tuple(
+            value.description for value in self.taken if "to be filled in" in value.description
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -72,7 +92,8 @@ def load_platform_file(path: Path) -> PlatformFile | None:
         return None
     text = load_text(path, "file")
     if re.search(r"(?m)^#SBATCH\b", text):
-        return _build_file(path, "a script for sbatch", schedulers.sbatch(text), text)
+        file = _build_file(path, "a script for sbatch", schedulers.sbatch(text), text)
+        return replace(file, job_name=schedulers.find_sbatch_name(text))
     if re.search(r"(?m)^\[(?:torchx|cli:|dist\.|component:)", text):
         return _build_file(path, "a .torchxconfig", schedulers.torchx(str(path), text), text)
     if path.suffix in _SCRIPTS:
@@ -94,9 +115,10 @@ def _parse_yaml(path: Path, text: str) -> PlatformFile | None:
         if kind_and_reader is not None:
             kind, parse = kind_and_reader
             launcher: Launcher | None = "ray" if _is_of_ray(doc) else None
-            jobs.append(
-                (_build_file(path, kind, parse(doc), document, launcher, offset), offset + 1)
-            )
+            file = _build_file(path, kind, parse(doc), document, launcher, offset)
+            if pods.has_rendezvous(doc):
+                file = replace(file, launcher="torchrun")
+            jobs.append((replace(file, job_name=_find_job_name(doc)), offset + 1))
             continue
         name = name or _name_document(doc)
     if jobs:
@@ -111,6 +133,12 @@ def _parse_yaml(path: Path, text: str) -> PlatformFile | None:
         "or write a question (*.preflight.yaml).",
         location=str(path),
     )
+
+
+def _find_job_name(doc: PlatformDocument) -> str:
+    """Return the name that a document gives its job; empty if it is yet to be filled in."""
+    name = doc.get_value("metadata", "name") or doc.get_value("name")
+    return name if isinstance(name, str) and not re.search(r"[{$]", name) else ""
 
 
 def _select_largest(jobs: Sequence[tuple[PlatformFile, int]]) -> PlatformFile:
@@ -138,7 +166,7 @@ def _build_file(
     offset: int = 0,
 ) -> PlatformFile:
     """Return what a file says by its fields, and by the command in it."""
-    fields = tuple(file_values)
+    fields = (*_drop_repeated_values(file_values), *find_template_values(text, offset))
     if launcher is not None or not starts_torchrun(text):
         return PlatformFile(str(path), kind, fields, launcher)
     if states_nodes(text):
@@ -153,6 +181,15 @@ def _build_file(
         file_value._replace(line=file_value.line + offset) for file_value in parse_command(text)
     )
     return PlatformFile(str(path), kind, (*commands, *fields), "torchrun")
+
+
+def _drop_repeated_values(file_values: Iterator[FileValue]) -> tuple[FileValue, ...]:
+    """Return what a file says, a value that several of its pods have once."""
+    distinct_values: dict[tuple[object, ...], FileValue] = {}
+    for number, value in enumerate(file_values):
+        key = (value.key, value.value, value.description) if value.key else (number,)
+        distinct_values.setdefault(key, value)
+    return tuple(distinct_values.values())
 
 
 _FORMS = (  # files that no YAML reader takes, such as with tags of their own

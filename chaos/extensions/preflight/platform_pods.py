@@ -8,6 +8,7 @@ from chaos.extensions.preflight.platform_doc import FileValue, PlatformDocument,
 from chaos.wording import plural
 
 KUBERNETES_GRACE_S = 30  # terminationGracePeriodSeconds, if a pod does not say
+RENDEZVOUS_BACKEND = "c10d"  # Kubeflow's training operator, where an elasticPolicy names none
 BACKOFF_LIMIT = 6  # of a Job that does not say
 
 
@@ -76,6 +77,10 @@ def _replicas(
 def _pytorch_job(doc: PlatformDocument) -> Iterator[FileValue]:
     yield from _replicas(doc, "spec", "pytorchReplicaSpecs")
     policy = ("spec", "elasticPolicy")
+    if has_rendezvous(doc):
+        backend = doc.get_value(*policy, "rdzvBackend") or RENDEZVOUS_BACKEND
+        words = f"torchrun starts its workers: elasticPolicy has a rendezvous ({backend})"
+        yield FileValue("", backend, doc.line(*policy), words)
     min_nodes, max_nodes = doc.integer(*policy, "minReplicas"), doc.integer(*policy, "maxReplicas")
     if min_nodes is not None and min_nodes < (max_nodes or 0):
         words = f"{min_nodes} to {max_nodes} pods (minReplicas, maxReplicas)"
@@ -85,6 +90,31 @@ def _pytorch_job(doc: PlatformDocument) -> Iterator[FileValue]:
         words = f"torchrun starts its workers again {plural(restarts, 'time')} (maxRestarts)"
         line = doc.line(*policy, "maxRestarts")
         yield FileValue("settings.max_restarts", restarts, line, words)
+    yield from _parse_rendezvous_settings(doc, *policy, "rdzvConf")
+
+
+_RENDEZVOUS_KEYS = {
+    "join_timeout": "settings.join_timeout_s",
+    "last_call_timeout": "settings.last_call_s",
+}
+
+
+def _parse_rendezvous_settings(doc: PlatformDocument, *loc: str) -> Iterator[FileValue]:
+    """Read the keys and values of a rendezvous, which are texts."""
+    for number, item in enumerate(doc.sequence(*loc)):
+        key, value = (doc.get_value(*loc, number, name) for name in ("key", "value"))
+        if isinstance(item, dict) and key in _RENDEZVOUS_KEYS and str(value).isdigit():
+            line = doc.line(*loc, number)
+            yield FileValue(_RENDEZVOUS_KEYS[key], float(value), line, f"{key} is {value} s")
+
+
+def has_rendezvous(doc: PlatformDocument) -> bool:
+    """Return whether a PyTorchJob has a rendezvous, which agents of torchrun alone have.
+
+    An `elasticPolicy` always has one: the operator takes c10d where it names none.
+    """
+    is_pytorch_job = doc.get_value("kind") == "PyTorchJob"
+    return is_pytorch_job and isinstance(doc.get_value("spec", "elasticPolicy"), dict)
 
 
 def _mpi_job(doc: PlatformDocument) -> Iterator[FileValue]:

@@ -166,14 +166,16 @@ def submitit(doc: PlatformDocument) -> Iterator[FileValue]:
     minutes = doc.integer(*config_path, "timeout_min")
     if minutes:
         words = f"each start is ended after {minutes / 60:.3g} h (timeout_min)"
-        yield FileValue("", minutes, doc.line(*config_path, "timeout_min"), words)
+        line = doc.line(*config_path, "timeout_min")
+        yield FileValue("settings.start_limit_h", minutes / 60, line, words)
     requeue_count = doc.integer(*config_path, "max_num_timeout") or 0
     words = (
         f"queued again {plural(requeue_count, 'time')} after a time limit (max_num_timeout), and "
         "after a "
         "preemption, if what it calls has `checkpoint`"
     )
-    yield FileValue("", requeue_count, doc.line(*config_path, "max_num_timeout"), words)
+    line = doc.line(*config_path, "max_num_timeout")
+    yield FileValue("settings.limit_requeues", requeue_count, line, words)
 
 
 def determined(doc: PlatformDocument) -> Iterator[FileValue]:
@@ -222,25 +224,55 @@ def sbatch(text: str) -> Iterator[FileValue]:
     missing_option = SbatchOption("", next(iter(options.values()), SbatchOption("", 1)).line)
     yield from _parse_node_option(options.get("--nodes", missing_option))
     limit = options.get("--time", missing_option)
-    if hours := _parse_hours(limit.value):
+    hours = _parse_hours(limit.value)
+    if hours:
         words = f"each start is ended after {hours:.3g} h (--time)"
         yield FileValue("settings.start_limit_h", hours, limit.line, words)
     yield _parse_requeue(options, missing_option)
-    if (signal := options.get("--signal")) is not None:
+    signal = options.get("--signal")
+    lead_s = signal and hours and _parse_lead_s(signal.value)
+    doubts = list(_check_traps(text, signal)) if signal and _can_read_traps(text) else []
+    if signal is not None:
         words = (
             "a signal before its --time is over, at a preemption only with the cluster's "
             f"preempt_send_user_signal (--signal={signal.value})"
         )
-        lead_s = _parse_lead_s(signal.value) if _parse_hours(limit.value) else None
         key = "settings.limit_signal_s" if lead_s else ""
         yield FileValue(key, lead_s or signal.value, signal.line, words)
-        if _can_read_traps(text):
-            yield from _check_traps(text, signal)
+    yield from doubts
+    is_sure = bool(lead_s) and not doubts and "--no-requeue" not in options
+    yield from _parse_limit_requeues(text, is_sure=is_sure)
     mode = options.get("--open-mode", missing_option)
     if mode.value != "append":
         unless = "" if mode.value else ", unless the cluster says append"
         words = f"its output is written anew at each start{unless} (--open-mode)"
         yield FileValue("", mode.value, mode.line, words)
+
+
+_REQUEUE = re.compile(r"\bscontrol\s+requeue\b")
+
+
+def _parse_limit_requeues(text: str, *, is_sure: bool) -> Iterator[FileValue]:
+    """Yield that a script queues itself again at its time limit, or that it may do so."""
+    lines = enumerate(text.splitlines(), 1)
+    line = next((n for n, words in lines if _REQUEUE.search(_strip_comment(words))), None)
+    if line is None:
+        return
+    if is_sure:
+        words = "it queues itself again at its time limit, without end (scontrol requeue)"
+        yield FileValue("settings.limit_requeues", -1, line, words)
+        return
+    words = (
+        "scontrol requeue is in it; whether it is run before the time limit is not known "
+        "(--set settings.limit_requeues=-1 if it is)"
+    )
+    yield FileValue("", None, line, words)
+
+
+def find_sbatch_name(text: str) -> str:
+    """Return the name that a script gives its job; empty without one."""
+    option = parse_options(text).get("--job-name")
+    return "" if option is None or "$" in option.value else option.value
 
 
 def _parse_lead_s(signal: str) -> int | None:

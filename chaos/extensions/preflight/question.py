@@ -124,7 +124,8 @@ class JobShape(FiniteRecord):
     checkpoint_every_steps: PositiveInt
     saves_on_notice: bool = Field(
         default=False,
-        description="the train function asks `ray.train.get_preemption_info()` and saves",
+        description="the train function asks `ray.train.get_preemption_info()` and saves; with "
+        "torchrun, the script saves on the signal of settings.limit_signal_s",
     )
     reports_every_steps: PositiveInt | None = Field(
         default=None, description="left out: it reports with each checkpoint"
@@ -300,9 +301,13 @@ BUDGETS = frozenset(
 
 
 def remove_limits(question: Question) -> Question:
-    """Return the question with unlimited retries."""
-    keys = (f"settings.{name}" for name in question.settings.budgets)
-    return change_question(question, dict.fromkeys(keys, -1))
+    """Return the question with unlimited retries, and queued again at each time limit."""
+    settings = question.settings
+    names = [
+        *settings.budgets,
+        *(["limit_requeues"] if math.isfinite(settings.start_limit_s) else []),
+    ]
+    return change_question(question, {f"settings.{name}": -1 for name in names})
 
 
 def find_value(plain: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401 (a plain value)

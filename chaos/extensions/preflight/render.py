@@ -39,7 +39,7 @@ from chaos.report.parts import (
     Sign,
     limit_media,
 )
-from chaos.wording import capitalize_first, plural
+from chaos.wording import capitalize_first, join_names, plural
 
 SHOWN, LEVERS_SHOWN = 5, 3
 ENDLESS = (
@@ -69,6 +69,7 @@ def list_parts(
     `page`: the path of the page; `drawings`: what only the page has.
     """
     yield from _list_headlines(answer)
+    yield from _list_markets(answer)
     yield from _list_readings(answer)
     if answer.forecast is not None:
         glance = "below each figure: 5 to 95 % of the simulated runs, or of a share its interval"
@@ -99,15 +100,20 @@ def _list_headlines(answer: Answer) -> Iterator[ReportPart]:
     loss_interval = ""
     if answer.loss_every_s is not None:
         loss_interval = f"; a loss for the job every {format_hours(answer.loss_every_s / 3600)}"
+    on_market = f"on the market {market.name}"
+    if answer.markets:
+        names = join_names([item.question.market.name for item in answer.markets])
+        on_market, known_text = "on a market that is not known", f"{names} stand in for it"
+    else:
+        known_text = f"{market.mtbf_h:.1f} h per node{loss_interval}"
     setting = (
-        f"{plural(job.nodes, 'node')} and {job.spare_nodes} spare on the market {market.name} "
-        f"({market.mtbf_h:.1f} h per node{loss_interval}), {job.steps:,} steps, a checkpoint "
-        f"every {plural(job.checkpoint_every_steps, 'step')}"
+        f"{plural(job.nodes, 'node')} and {job.spare_nodes} spare {on_market} ({known_text}), "
+        f"{job.steps:,} steps, a checkpoint every {plural(job.checkpoint_every_steps, 'step')}"
     )
     notes = [answer.would_take] if answer.would_take else []
     headline = Headline(tone, answer.word, "", answer.why, notes, [setting], sign)
     yield limit_media("terminal", "page", parts=[headline])
-    job_line = Paragraph(f"{question.preflight} on the market {market.name}")
+    job_line = Paragraph(f"{question.preflight} {on_market}")
     yield limit_media("markdown", parts=[replace(headline, subject="preflight"), job_line])
 
 
@@ -127,6 +133,21 @@ def _list_readings(answer: Answer) -> Iterator[ReportPart]:
         rows = readings_rows(answer)
         table = ResultTable(("by", "answer", "goals met", "goodput", "waiting"), rows, range(2, 5))
         yield Section([table], heading="How the question is read", name="readings")
+
+
+def _list_markets(answer: Answer) -> Iterator[ReportPart]:
+    """Yield the answers on known markets side by side, where none was given."""
+    rows = market_rows(answer)
+    if not rows:
+        return
+    names = [item.question.market.name for item in answer.markets]
+    table = ResultTable(("on the market", *names), rows, range(1, len(names) + 1))
+    yield Section([table], heading="On three known markets", name="markets")
+    for number, item in enumerate(answer.markets):
+        if item.forecast is not None:
+            title = f"{item.question.market.name}: {item.word}: {item.why}"
+            parts = [_build_figure_table(item), _build_finding_lines(own_findings(item, answer))]
+            yield Section(parts, title=title, name=f"market-{number}", media=["page"])
 
 
 def _build_figure_table(answer: Answer) -> ResultTable:
@@ -185,7 +206,8 @@ def _build_finding_lines(findings: Sequence[RuleFinding]) -> LabelledLines:
     for finding in findings:
         tone, mark = _WEIGHTS[finding.weight]
         aside = f"{finding.reason} Source: {finding.source}."
-        lines.append(ReportLine(tone, f"{mark} {finding.rule}", finding.text, aside=aside))
+        text = finding.text if finding.in_figures else f"{finding.text} (not in the figures)"
+        lines.append(ReportLine(tone, f"{mark} {finding.rule}", text, aside=aside))
     return LabelledLines(lines)
 
 
@@ -221,12 +243,25 @@ def _build_changes(answer: Answer) -> Section:
     parts: list[ReportPart] = []
     if answer.changes:
         parts.append(Commands([("", format_set_options(answer.changes))], is_long=True))
+    parts += (Paragraph(note, "quiet") for note in _describe_endless_budgets(answer))
     parts.append(_build_finding_lines(answer.new_findings))
     if answer.by_hand:
         rules = ", ".join(finding.rule for finding in answer.by_hand)
         parts.append(Paragraph(f"to mend by hand: {rules}"))
     title = capitalize_first(changes_head(answer)) if answer.changes else ""
     return Section(parts, title=title, heading=title or "What to change", name="changes")
+
+
+def _describe_endless_budgets(answer: Answer) -> Iterator[str]:
+    """Yield that -1 has no end, and what torchrun takes in its place."""
+    if -1 not in answer.changes.values():
+        return
+    yield "-1 is without limit"
+    if answer.changes.get("settings.max_restarts") == -1 and answer.after is not None:
+        yield (
+            "torchrun takes no -1: give --max-restarts a number far above "
+            f"{answer.after.restarts.high:.0f}, the restarts that 95 % of the runs do with"
+        )
 
 
 def changes_head(answer: Answer) -> str:
@@ -271,14 +306,16 @@ def _build_gain_cell(gain: Estimate, unit: Literal["pt", "times"] = "pt") -> Cel
 
 def _list_grounds(answer: Answer) -> Iterator[ReportLine]:
     """Yield what the figures rest on, and the limits of the answer."""
-    yield from _list_forecast_lines(answer)
+    if not answer.markets:
+        yield from _list_forecast_lines(answer)
     market, costs = answer.question.market, answer.question.costs
     yield from (ReportLine("calm", "trace", note) for note in describe_trace_readings(answer))
     loss_interval = ""
     if answer.loss_every_s is not None:
         loss_interval = f", a loss for the job every {format_seconds(answer.loss_every_s)}"
     text = f"{market.name}: {market.mtbf_h:.1f} h per node{loss_interval} ({market.source})"
-    yield ReportLine("calm", "market", text)
+    if not answer.markets:
+        yield ReportLine("calm", "market", text)
     if costs is not None:
         yield ReportLine("calm", "costs", costs.source)
     if answer.ignored:
@@ -314,7 +351,12 @@ def _list_cost_tables(answer: Answer) -> Iterator[ResultTable]:
 def simulated_runs(answer: Answer) -> int | None:
     """Return the runs that the figures are from; None without figures."""
     forecast = next(
-        (a.forecast for a in (answer, *answer.readings) if a.forecast is not None), None
+        (
+            item.forecast
+            for item in (answer, *answer.readings, *answer.markets)
+            if item.forecast is not None
+        ),
+        None,
     )
     return None if forecast is None else forecast.runs
 
@@ -372,6 +414,33 @@ def readings_rows(answer: Answer) -> tuple[tuple[str, ...], ...]:
     )
 
 
+def market_rows(answer: Answer) -> tuple[tuple[str, ...], ...]:
+    """Return the answer and the middle figures on each known market, where none was given."""
+    shown_answers = [
+        next((way for way in item.readings if way.question == item.question), item)
+        for item in answer.markets
+    ]
+    forecasts = [item.forecast for item in shown_answers if item.forecast is not None]
+    if not forecasts:
+        return ()
+    unit = finish_unit(forecasts[0])
+    columns = [
+        {} if item.forecast is None else _cells_by_name(item.question, item.forecast, unit)
+        for item in shown_answers
+    ]
+    names = dict.fromkeys(name for cells in columns for name in cells)
+    figures = [(name, *(cells.get(name, "---")[1] for cells in columns)) for name in names]
+    losses = [
+        "-" if item.loss_every_s is None else format_hours(item.loss_every_s / 3600)
+        for item in shown_answers
+    ]
+    return (
+        ("answer", *(item.word for item in answer.markets)),
+        ("a loss for the job every", *losses),
+        *figures,
+    )
+
+
 def own_findings(reading: Answer, answer: Answer) -> tuple[RuleFinding, ...]:
     """Return the findings by one way to read a trace that are not among those by both."""
     return tuple(finding for finding in reading.findings if finding not in answer.findings)
@@ -404,8 +473,14 @@ def _cells_by_name(
     if (price := find_reference_price(question)) is not None:
         name = f"cost, {question.required_costs.currency}"
         cells[name] = _spread_cells(forecast.cost, "{:,.0f}", price)
+    has_limit = math.isfinite(question.settings.start_limit_s)
+    if has_limit and question.settings.limit_requeues:
+        cells["queued again"] = _spread_cells(forecast.requeues, "{:.0f}")
     shares = {f"meets: {name}": chance for name, chance in forecast.meets.items()}
-    for name, share_interval in {**shares, "retries run out": forecast.spent}.items():
+    shares["retries run out"] = forecast.spent
+    if has_limit:
+        shares["ended by the limit"] = forecast.timed_out
+    for name, share_interval in shares.items():
         cells[name] = (
             f"{share_interval.low:.1%}",
             f"{share_interval.share:.1%}",

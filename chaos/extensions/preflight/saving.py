@@ -60,6 +60,12 @@ class JobTerms(NamedTuple):
     on_demand: Floats
     #: whether the loss of one node, the host, ends a whole start
     has_host: Floats
+    #: the time after which a start of the command is ended
+    start_limit_s: Floats
+    #: the times that it is queued again for that
+    max_requeues: Floats
+    #: the time before that at which a signal comes on which the job saves; 0: none does
+    limit_signal_s: Floats
 
 
 def list_terms(question: Question) -> list[float]:
@@ -99,6 +105,9 @@ def list_terms(question: Question) -> list[float]:
         settings.has_single_budget,
         job.on_demand_nodes,
         settings.has_agents and job.nodes > 1 and not job.on_demand_nodes,
+        settings.start_limit_s,
+        _limit(settings.limit_requeues),
+        (settings.limit_signal_s or 0.0) if job.saves_on_notice else 0.0,
     ]
 
 

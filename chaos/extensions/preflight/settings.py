@@ -29,6 +29,10 @@ class RaySettings(FiniteRecord):
     has_single_budget: ClassVar = False
     #: losses that end a start of the command, of which each has all retries again
     losses_per_start: ClassVar = math.inf
+    #: a start of the command has no time limit
+    start_limit_s: ClassVar = math.inf
+    limit_requeues: ClassVar = 0
+    limit_signal_s: ClassVar = None
 
     launcher: Literal["ray"] = "ray"
     max_failures: int = Field(default=0, ge=-1)
@@ -197,13 +201,19 @@ class TorchrunSettings(FiniteRecord):
     )
     start_limit_h: PositiveFloat | None = Field(
         default=None,
-        description="a start of the command is ended after so long, and not begun again for that "
-        "(Slurm's --time); left out: it is not",
+        description="a start of the command is ended after so long (Slurm's --time), and begun "
+        "again for that only as limit_requeues says; left out: it is not",
+    )
+    limit_requeues: int = Field(
+        default=0,
+        ge=-1,
+        description="how often the job is queued again because a start reached start_limit_h, such "
+        "as by its script's `scontrol requeue`; Slurm itself never does; -1: no end",
     )
     limit_signal_s: PositiveFloat | None = Field(
         default=None,
         description="a signal comes so long before start_limit_h is over (Slurm's "
-        "--signal=USR1@90); left out: none does",
+        "--signal=USR1@90), on which a job with job.saves_on_notice saves; left out: none does",
     )
     storage_path: str | None = None
     storage_is_shared: IsShared = None
@@ -219,6 +229,11 @@ class TorchrunSettings(FiniteRecord):
         if not self.agents:
             return 1.0
         return math.inf if self.max_restarts < 0 else self.max_restarts + 1
+
+    @property
+    def start_limit_s(self) -> float:
+        """The seconds after which a start of the command is ended; infinite without a limit."""
+        return math.inf if self.start_limit_h is None else self.start_limit_h * 3600
 
     @property
     def has_agents(self) -> bool:

@@ -8,6 +8,9 @@ Ray Train 2.60, as it is modelled here:
                                    controller, charged to its budget
 
 With too few nodes a job waits in between; an elastic one asks for all of them first.
+
+A start of torchrun's command may have a time limit (Slurm's --time). It ends there, wherever it
+is, and the job begins again only if it is queued again for that.
 """
 
 from collections.abc import Sequence
@@ -69,19 +72,23 @@ class SimulatedRuns:
         all_terms = JobTerms(*table)
         self._min_nodes = np.repeat(all_terms.min_nodes, self._runs)
         self._is_elastic = bool(all_terms.is_elastic.any())
-        self._is_bounded = bool(np.isfinite(all_terms.max_tries).any())
+        self._is_bounded, self._is_limited = (
+            bool(np.isfinite(term).any()) for term in (all_terms.max_tries, all_terms.start_limit_s)
+        )
         n = self.going = len(questions) * self._runs
         self._horizon_s = np.repeat(np.asarray(horizons_s, dtype=float), self._runs)
         self._up, self._passed_s, self._held_s = up.copy(), np.zeros(len(up)), np.zeros(len(up))
-        self._has_group, self._waits = np.zeros((2, n), dtype=np.bool_)
-        self.finished, self.spent = np.zeros((2, n), dtype=np.bool_)
+        self._has_group, self._waits, self._has_start = np.zeros((3, n), dtype=np.bool_)
+        self.finished, self.spent, self.timed_out = np.zeros((3, n), dtype=np.bool_)
         self.failures, self.preemptions, self.start_failures = np.zeros((3, n), dtype=np.int64)
-        self.restarts, self.noticed, self.rescued, self.used = np.zeros((4, n), dtype=np.int64)
+        self.requeues, self.restarts, self.noticed, self.rescued, self.used = np.zeros(
+            (5, n), dtype=np.int64
+        )
         self.end_s, self.work_s, self.useful_s, self.save_s = np.zeros((4, n))
         self.lost_s, self.restart_s, self.wait_s, self.node_s = np.zeros((4, n))
         self.lost_steps, self._tries, self.ready_s, self.free_s = np.zeros((4, n))
         self._since_s, self._done_s, self._gives_up_s = np.zeros((3, n))
-        self._grows_s, self.limit_s = np.full((2, n), np.inf)
+        self._grows_s, self.limit_s, self._timeout_s, self._start_ends_s = np.full((4, n), np.inf)
         self._begin_attempt(np.arange(n), np.zeros(n), self._select_terms(np.arange(n)))
 
     # -- between two changes of the pool ---------------------------------------------------------
@@ -101,10 +108,12 @@ class SimulatedRuns:
             has_given_up = ~is_done & (self._gives_up_s[rows] <= at_s)
             is_late = ~(is_done | has_given_up) & (self._horizon_s[rows] <= at_s)
             is_over = has_given_up | is_late
+            times_out = ~(is_done | is_over) & (self._timeout_s[rows] <= at_s)
             for apply, is_due in (
                 (self._finish, is_done),
                 (self._cut_off, is_over),
-                (self._grow, ~(is_done | is_over)),
+                (self._reach_start_limit, times_out),
+                (self._grow, ~(is_done | is_over | times_out)),
             ):
                 if is_due.any():
                     apply(rows[is_due], at_s[is_due])
@@ -134,6 +143,28 @@ class SimulatedRuns:
         self._keep_committed(rows, at_s, terms)
         self.free_s[rows] = at_s + terms.teardown_s
         self._begin_attempt(rows, at_s, terms, asks=False)
+
+    def _reach_start_limit(self, rows: Rows, at_s: Floats) -> None:
+        """End starts at their time limit, and begin again those that are queued again for it."""
+        terms = self._select_terms(rows)
+        self._account(rows, at_s)
+        has_signal = np.broadcast_to(terms.limit_signal_s > 0, at_s.shape)
+        self.noticed[rows] += has_signal
+        latency_s, late_s = np.broadcast_to(terms.step_s, at_s.shape), np.zeros(len(rows))
+        signal_terms = terms._replace(notice_s=terms.limit_signal_s)
+        self._keep_committed(rows, at_s, signal_terms, (has_signal, latency_s, late_s))
+        is_over = self.requeues[rows] >= terms.max_requeues
+        self.timed_out[rows[is_over]] = True
+        self._end(rows[is_over], at_s[is_over])
+        rows, at_s = rows[~is_over], at_s[~is_over]
+        if not len(rows):
+            return
+        terms = self._select_terms(rows)
+        self.requeues[rows] += 1
+        self.restarts[rows] += 1
+        self.free_s[rows] = np.maximum(self.free_s[rows], at_s + terms.teardown_s)
+        self._has_start[rows] = False
+        self._begin_attempt(rows, at_s, terms)
 
     def _end(self, rows: Rows, at_s: Floats) -> None:
         column = self._column[rows]
@@ -308,10 +339,12 @@ class SimulatedRuns:
     ) -> None:
         """Charge each loss to its budget, as Ray's default failure policy does."""
         noticed, is_starting, is_free = loss_kind
+        starts_before = self._count_used_starts(rows, terms)
         self.preemptions[rows] += noticed
         self.start_failures[rows] += is_starting & ~is_free
         self.failures[rows] += ~(noticed | is_starting | is_free)
         starts = self._count_used_starts(rows, terms)
+        self._has_start[rows] &= starts <= starts_before
         is_spent = (
             (self.failures[rows] > terms.max_failures)
             | (starts > terms.max_preemptions)
@@ -360,6 +393,26 @@ class SimulatedRuns:
             gives_up_s = self._find_give_up_s(rows, from_s, terms, (can_start, is_short))
         self._gives_up_s[rows], self._grows_s[rows] = gives_up_s, np.inf
         self.limit_s[rows] = np.minimum(np.minimum(done_s, gives_up_s), self._horizon_s[rows])
+        if self._is_limited:
+            self._set_start_limit(rows, from_s, terms, can_start)
+
+    def _set_start_limit(
+        self, rows: Rows, from_s: Floats, terms: JobTerms, can_start: Flags
+    ) -> None:
+        """Set the time at which the limit ends the start that an attempt or a wait is in.
+
+        The time limit of a start counts from the moment it has its places. A wait that times out
+        uses a start up, so that the next one has all of its time again.
+        """
+        waited_s = from_s - self.free_s[rows] + terms.schedule_s
+        is_new = ~self._has_start[rows] | (waited_s >= terms.placement_s)
+        limit_s = from_s + terms.schedule_s + terms.start_limit_s
+        ends_s = np.where(is_new, np.where(can_start, limit_s, np.inf), self._start_ends_s[rows])
+        self._start_ends_s[rows], self._has_start[rows] = ends_s, can_start | ~is_new
+        wait_ends_s = np.where(can_start, np.inf, self.free_s[rows] + terms.placement_s)
+        timeout_s = np.where(ends_s < wait_ends_s, ends_s, np.inf)
+        self._timeout_s[rows] = timeout_s
+        self.limit_s[rows] = np.minimum(self.limit_s[rows], timeout_s)
 
     def _find_give_up_s(
         self, rows: Rows, from_s: Floats, terms: JobTerms, group: tuple[Flags, Floats | float]
@@ -405,6 +458,7 @@ class SimulatedRuns:
         grows_s = np.where((up > self.used[rows]) & ~is_asking, np.maximum(look_s, now_s), np.inf)
         self._grows_s[rows] = grows_s
         attempt_end_s = np.minimum(self._done_s[rows], self._gives_up_s[rows])
+        attempt_end_s = np.minimum(attempt_end_s, self._timeout_s[rows])
         self.limit_s[rows] = np.minimum(np.minimum(attempt_end_s, grows_s), self._horizon_s[rows])
         if is_asking.any():
             rows, now_s = rows[is_asking], now_s[is_asking]

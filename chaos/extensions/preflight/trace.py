@@ -416,7 +416,8 @@ def _split_trace(trace: Trace) -> Floats:
 def _estimate_figures(sums: Floats) -> tuple[float, float, float]:
     node_h, lost, drops, wide, away_h, returned = sums.tolist()
     return (
-        node_h / lost if lost else math.inf,
+        # Losses of a time without nodes are those at the edge of a piece, and no rate.
+        node_h / lost if lost and node_h else math.inf,
         wide / drops if drops else 0.0,
         away_h / returned if returned else math.inf,
     )

@@ -76,6 +76,49 @@ class TraceColumns:
         return f"{times}, count" if self.event is None else f"{times},add|remove,node"
 
 
+@dataclass(frozen=True)
+class HeadedTable:
+    """The cells of a table below its headings, each row with its line."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[int, tuple[str, ...]], ...]
+    #: the columns of times; None if there is none
+    time: tuple[int, ...] | None
+
+    @property
+    def width(self) -> int:
+        return len(self.heads)
+
+    def parse_time_s(self, name: str, row: tuple[int, tuple[str, ...]], unit: Unit | None) -> float:
+        """Return the time of a row in seconds; raises `TraceError` if there is no such time."""
+        assert self.time is not None
+        line, cells = row
+        moment = " ".join(cells[column] for column in self.time)
+        kind, head = find_cell_kind(cells[self.time[0]]), self.heads[self.time[0]]
+        try:
+            stated_unit = unit or parse_heading_unit(head)
+            unit_s, _ = _find_unit(name, moment, kind, stated_unit, is_event=False)
+            return _parse_moment_s(moment, unit_s)
+        except ValueError:
+            hint = "Mend or delete the row."
+            raise TraceError(name, line, f"there is no such moment: {moment}", hint) from None
+
+
+def parse_headed_table(lines: Sequence[str]) -> HeadedTable | None:
+    """Return a table with headings and as many cells in each row; None for any other text."""
+    numbered_lines = [*number_lines(lines)]
+    if len(numbered_lines) < 2 or re.search(r"[\d{\[]", numbered_lines[0][1]):  # noqa: PLR2004
+        return None
+    (_, head), *row_lines = numbered_lines
+    sign = next((sign for sign in ",;\t|" if sign in head), "")
+    part = re.compile(rf"\s*{re.escape(sign)}\s*") if sign else re.compile(r"(?!)")
+    heads = tuple(part.split(head))
+    rows = tuple((line, tuple(part.split(text))) for line, text in row_lines)
+    if any(len(cells) != len(heads) for _, cells in rows):
+        return None
+    return HeadedTable(heads, rows, _find_time_columns([find_cell_kind(c) for c in rows[0][1]]))
+
+
 def parse_rows(
     name: str, lines: Sequence[str], unit: Unit | None = None
 ) -> tuple[TraceColumns, list[TraceRow]]:
@@ -101,7 +144,7 @@ def _find_columns(name: str, first: tuple[int, str], head: str, unit: Unit | Non
     if sign == " " and _MOMENT.match(text):
         part = re.compile(r"(?<!\d{4}-\d\d-\d\d)\s+")
     cells = part.split(text)
-    kinds = [_find_kind(cell) for cell in cells]
+    kinds = [find_cell_kind(cell) for cell in cells]
     time = _find_time_columns(kinds)
     if time is None:
         raise TraceError(name, line, f"no column of times is in `{text[:60]}`")
@@ -142,7 +185,8 @@ def _find_columns(name: str, first: tuple[int, str], head: str, unit: Unit | Non
     )
 
 
-def _find_kind(cell: str) -> str:
+def find_cell_kind(cell: str) -> str:
+    """Return what stands in a cell: a moment, a date, a clock, a number, or a text."""
     for kind, form in (
         ("moment", _MOMENT),
         ("date", _DATE),
@@ -174,10 +218,14 @@ def _find_count_column(heads: Sequence[str], candidates: Sequence[int]) -> int |
     return matches[0] if len(matches) == 1 else None
 
 
+def parse_heading_unit(head: str) -> Unit | None:
+    """Return the unit that the heading of a column says."""
+    return next((unit for unit, pattern in _HEADS.items() if re.search(pattern, head)), None)
+
+
 def _parse_unit(head: str) -> Unit | None:
     """Return the unit that a heading says of the first column."""
-    first = _SIGN.split(head)[0]
-    return next((unit for unit, pattern in _HEADS.items() if re.search(pattern, first)), None)
+    return parse_heading_unit(_SIGN.split(head)[0])
 
 
 def _find_unit(
@@ -207,7 +255,7 @@ def _parse_row(name: str, columns: TraceColumns, line: int, text: str) -> TraceR
     try:
         at_s = _parse_seconds(moment, columns)
     except ValueError:
-        if _find_kind(cells[columns.time[0]]) in ("text", "clock"):
+        if find_cell_kind(cells[columns.time[0]]) in ("text", "clock"):
             raise TraceError(name, line, f"not `{columns.form}`: {text[:60]}") from None
         hint = "Mend or delete the row."
         raise TraceError(name, line, f"there is no such moment: {moment}", hint) from None
@@ -225,8 +273,12 @@ def _parse_row(name: str, columns: TraceColumns, line: int, text: str) -> TraceR
 
 
 def _parse_seconds(moment: str, columns: TraceColumns) -> float:
+    return _parse_moment_s(moment, columns.unit_s)
+
+
+def _parse_moment_s(moment: str, unit_s: float) -> float:
     if re.fullmatch(_NUMBER, moment):
-        return float(moment) * columns.unit_s
+        return float(moment) * unit_s
     time = datetime.fromisoformat(moment)
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from chaos.errors import UsageError, raise_when_called
 from chaos.extensions.preflight.event_logs import parse_log
-from chaos.extensions.preflight.trace import Kind, Trace, build_trace, find_lives
+from chaos.extensions.preflight.trace import Kind, NodeLife, Trace, build_trace, find_lives
 from chaos.extensions.preflight.trace_columns import (
     TraceError,
     Unit,
@@ -19,12 +19,16 @@ from chaos.extensions.preflight.trace_columns import (
     number_lines,
     parse_rows,
 )
+from chaos.extensions.preflight.trace_lives import parse_lives
+from chaos.extensions.preflight.trace_losses import parse_losses
 from chaos.scenario_file.yaml_lines import load_text
 from chaos.wording import plural
 
 KNOWN = (
     "Known are columns of times and of counts (`2021-12-11, 11:11:30, 55`), or of times, `add` or "
-    "`remove`, and nodes (Bamboo: `milliseconds,add,node1`); Parcae's lines (`[0, "
+    "`remove`, and nodes (Bamboo: `milliseconds,add,node1`), or of losses alone "
+    "(`preemption_time`; `hour,preempted`), or of lives (`instance_id,lifetime_hours`); "
+    "Parcae's lines (`[0, "
     '"add", {"nodes": [...]}]`) and '
     'SkyPilot\'s JSON (`{"metadata": {"gap_seconds": 300}, "data": [4, 4, 3]}`); and logs: '
     "EventBridge's events, Google Cloud's audit log and operations, Azure's scheduled events, "
@@ -115,7 +119,10 @@ def _build_event_trace(
             raise TraceError(name, number, text, "Times count from 0.")
         for node in nodes:
             if event_kind == "remove" and node not in live:
-                hint = "Add it in a row before, at 0 if it was there from the beginning."
+                hint = (
+                    "Add it in a row before, at 0 if it was there from the beginning; or say how "
+                    "many nodes there were: --trace-held N."
+                )
                 raise TraceError(name, number, f"{node} is removed and was never added", hint)
             if event_kind == "add" and node in live:
                 hint = "Delete the row, or put its removal before it."
@@ -211,7 +218,10 @@ def load_trace(path: Path, held_nodes: int | None = None, unit: Unit | None = No
     first = next((line for _, line in number_lines(lines)), "")
     if not first:
         raise TraceError(name, 1, "the trace is empty", KNOWN)
-    log = parse_log(name, text)
+    if parse_lives(name, lines, unit) is not None:
+        problem = "a list of lives does not say when nodes were lost"
+        raise UsageError(problem, "chaos preflight --trace fits a market to it.", location=name)
+    log = parse_log(name, text) or parse_losses(name, lines, unit, has_held=held_nodes is not None)
     if log is not None:
         return _check_span(log.convert_to_trace(held_nodes), last_line=len(lines))
     trace = (
@@ -221,6 +231,15 @@ def load_trace(path: Path, held_nodes: int | None = None, unit: Unit | None = No
         problem = "how many nodes were held stands in a trace of this format"
         raise UsageError(problem, "Leave --trace-held out.", location=name)
     return trace
+
+
+_EVENTS_TABLE = re.compile(r"(?:NAMESPACE\s+)?LAST SEEN\s+TYPE\s+REASON\b")
+
+
+def load_lives(path: Path, unit: Unit | None = None) -> tuple[NodeLife, ...] | None:
+    """Return the lives in a list of them; None for a file of another kind."""
+    text = load_text(path, "trace", max_bytes=TRACE_BYTES, hint=KNOWN)
+    return parse_lives(str(path), text.splitlines(), unit)
 
 
 def _parse_lines(name: str, lines: Sequence[str], first: str, unit: Unit | None) -> Trace:
@@ -237,6 +256,9 @@ def _parse_lines(name: str, lines: Sequence[str], first: str, unit: Unit | None)
         problem = "this is a table of sacct with padded columns"
         hint = "Write it with bars: sacct -D -P -o JobID,State,Start,End,NNodes."
         raise TraceError(name, 1, problem, hint)
+    elif _EVENTS_TABLE.match(first):
+        problem = "this is a table of kubectl's events, without their times"
+        raise TraceError(name, 1, problem, "Write it as JSON: kubectl get events -A -o json.")
     else:
         problem = f"no known format of a trace begins with {first[:40]!r}"
         raise TraceError(name, 1, problem, KNOWN)

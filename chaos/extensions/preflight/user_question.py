@@ -9,6 +9,7 @@ from typing import Any
 
 from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
+from chaos.extensions.preflight.assumed_markets import list_assumed_markets
 from chaos.extensions.preflight.load import (
     SUFFIX,
     MarketChoice,
@@ -29,13 +30,19 @@ from chaos.extensions.preflight.observed_costs import (
 )
 from chaos.extensions.preflight.platform_files import PlatformFile, load_platform_file
 from chaos.extensions.preflight.prices import Prices, load_prices
-from chaos.extensions.preflight.question import Costs, JobShape, Question, change_question
+from chaos.extensions.preflight.question import (
+    PARTS,
+    Costs,
+    JobShape,
+    Question,
+    change_question,
+)
 from chaos.extensions.preflight.ranges import ValueRange
 from chaos.extensions.preflight.settings import SETTINGS, RaySettings
 from chaos.model.history import History
 from chaos.model.launcher import LAUNCHER_FACTS
 from chaos.scenario_file.yaml_lines import load_text
-from chaos.wording import plural
+from chaos.wording import join_names, plural
 
 _NEEDED = {
     "job.nodes": "the nodes of the job",
@@ -51,13 +58,16 @@ class UserQuestion:
     question: Question
     ranges: tuple[ValueRange, ...] = ()
     notes: tuple[str, ...] = ()
+    #: the markets that stand in for one that was not given
+    markets: tuple[Market, ...] = ()
 
 
 @dataclass(frozen=True)
 class UserInputs:
     """The things that the user gave: a subject, a market, costs, values, and runs made of it."""
 
-    subject: Path
+    #: None: the values are all of the job
+    subject: Path | None
     choice: MarketChoice
     costs: Path | None = None
     values: Mapping[str, Any] | None = None
@@ -72,20 +82,32 @@ class UserInputs:
         market, notes = choose_market(self.choice)
         question, question_notes = self._find_question(market)
         values = dict(self.values or {})
-        if not self.choice.is_given and not self.subject.name.endswith(SUFFIX):
-            notes = (f"no market was given: {market.name} is taken",)
         if self.prices is not None:
             prices = load_prices(self.prices)
             values = _find_price_values(question, prices) | values
             notes = (*notes, prices.note)
         changed_question = change_question(question, values)
         market_values = {key: value for key, value in values.items() if key.startswith("market.")}
+        has_market = self.choice.is_given or self._is_question_file or "market" in values
         return UserQuestion(
-            changed_question, market_ranges(self.choice, market_values), (*question_notes, *notes)
+            changed_question,
+            market_ranges(self.choice, market_values),
+            (*question_notes, *notes),
+            () if has_market else list_assumed_markets(question, market_values),
         )
+
+    @property
+    def _subject_name(self) -> str:
+        return "" if self.subject is None else self.subject.name
+
+    @property
+    def _is_question_file(self) -> bool:
+        return self.subject is not None and self.subject.name.endswith(SUFFIX)
 
     def _find_question(self, market: Market) -> tuple[Question, tuple[str, ...]]:
         subject, costs = self.subject, self.costs
+        if subject is None:
+            return _build_stated_question(self.values or {}, market)
         if subject.name.endswith(SUFFIX):
             question = load_question(subject, market=market if self.choice.is_given else None)
             return (question, ()) if costs is None else _replace_costs(question, costs)
@@ -105,7 +127,7 @@ class UserInputs:
             observed_costs = _build_manual_costs(self.values or {})
         if observed_costs is not None:
             return _build_platform_question(
-                platform_file, observed_costs, market, self.values or {}, str(subject)
+                platform_file, observed_costs, market, self.values or {}, subject.name
             )
         if not folder.is_dir():
             raise _build_costs_error(subject, platform_file)
@@ -136,7 +158,7 @@ class UserInputs:
             job = measured.job.replace(nodes=nodes, min_nodes=min_workers)
             return measured.replace(job=job, settings=RaySettings(**settings)), ()
         question, _ = _build_platform_question(
-            None, observed_costs, market, values, str(self.subject)
+            None, observed_costs, market, values, self._subject_name
         )
         job = question.job.replace(min_nodes=min_workers)
         note = f"{self.subject}: workers and settings are those of one start of it"
@@ -173,7 +195,7 @@ def apply_platform_file(
         f"{plural(question.job.nodes, 'node')}; say the whole training's with --set job.steps=N "
         "and --set job.checkpoint_every_steps=N"
     )
-    titled_question = question.replace(preflight=f"the job of {platform_file.path}")
+    titled_question = question.replace(preflight=platform_file.title)
     return change_question(
         titled_question, _select_platform_values(platform_file, titled_question)
     ), (*platform_file.notes, length)
@@ -197,7 +219,8 @@ def _build_platform_question(
         if platform_file is None
         else platform_file.path
     )
-    _check_needed_values(all_values, source)
+    unfilled = () if platform_file is None else platform_file.unfilled
+    _check_needed_values(all_values, source, unfilled)
     launcher = (platform_file and platform_file.launcher) or observed_costs.launcher
     settings = SETTINGS[launcher or "torchrun"]
     shape = {key[4:]: all_values[key] for key in _NEEDED}
@@ -205,7 +228,7 @@ def _build_platform_question(
         with contextlib.suppress(TypeError):  # a value that is no number is refused below
             shape["checkpoint_every_steps"] = min(shape["checkpoint_every_steps"], shape["steps"])
     base_question = Question(
-        preflight=f"the job of {subject}",
+        preflight=f"the job of {subject}" if platform_file is None else platform_file.title,
         job=JobShape(nodes=1, steps=1, checkpoint_every_steps=1),
         settings=settings(),
         costs=Costs(step_s=1.0, save_s=0.0),
@@ -229,12 +252,62 @@ def _build_platform_question(
     return question, tuple(notes)
 
 
-def _check_needed_values(values: Mapping[str, Any], source: str) -> None:
+def _build_stated_question(
+    values: Mapping[str, Any], market: Market
+) -> tuple[Question, tuple[str, ...]]:
+    """Return the question of a job of which all is said by values; names those that are missing."""
+    _check_stated_values(values)
+    launcher, note = _find_stated_launcher(values)
+    stated_costs = _build_manual_costs(values)
+    base_question = Question(
+        preflight="a job without a file",
+        job=JobShape(nodes=1, steps=1, checkpoint_every_steps=1),
+        settings=SETTINGS[launcher](),
+        costs=Costs(step_s=1.0, save_s=0.0),
+        market=market,
+    )
+    shape = {key: values[key] for key in _NEEDED}
+    question = stated_costs.apply_costs(change_question(base_question, shape))
+    notes = (note, *stated_costs.notes, *_describe_defaults(question, {*values}))
+    return question, notes
+
+
+def _check_stated_values(values: Mapping[str, Any]) -> None:
+    needed = {**_NEEDED, "costs.step_s": "the seconds of a step"}
+    missing = {key: words for key, words in needed.items() if key not in values}
+    if len(missing) == len(needed):
+        hint = "Such as `chaos preflight big.preflight.yaml`."
+        raise UsageError("no job is given", hint)
+    if missing:
+        hint = f"Say {' '.join(f'--set {key}=N' for key in missing)}."
+        raise UsageError(f"the job lacks {join_names([*missing.values()])}", hint)
+
+
+def _find_stated_launcher(values: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the launcher that values are of, and a note; Ray Train's, as in a question's file."""
+    stated = values.get("settings.launcher")
+    if stated is not None:
+        if stated not in SETTINGS:
+            problem = f"settings.launcher is one of {', '.join(SETTINGS)}"
+            raise UsageError(f"{problem}, got {stated}")
+        return str(stated), f"settings.launcher is {stated}"
+    names = {key.split(".")[1] for key in values if key.startswith("settings.")}
+    fits = [name for name, settings in SETTINGS.items() if names <= {*settings.model_fields}]
+    if not names or "ray" in fits or not fits:
+        return "ray", "settings.launcher is not given: read as a Ray Train job"
+    launcher_names = ", ".join(sorted(names - {*SETTINGS["ray"].model_fields}))
+    return fits[0], f"settings.launcher is {fits[0]}, as {launcher_names} says"
+
+
+def _check_needed_values(values: Mapping[str, Any], source: str, unfilled: Sequence[str]) -> None:
     missing = [key for key in _NEEDED if key not in values]
     if missing:
         description = " and ".join(_NEEDED[key] for key in missing)
         hint = f"Say {' '.join(f'--set {key}=N' for key in missing)}."
-        raise UsageError(f"neither this file nor a log says {description}", hint, location=source)
+        problem = f"neither this file nor a log says {description}"
+        if unfilled:
+            problem += f" ({'; '.join(unfilled)})"
+        raise UsageError(problem, hint, location=source)
 
 
 def _describe_defaults(question: Question, stated_keys: set[str]) -> Iterator[str]:
@@ -252,7 +325,10 @@ def _describe_defaults(question: Question, stated_keys: set[str]) -> Iterator[st
 def _build_manual_costs(values: Mapping[str, Any]) -> ObservedCosts:
     """Return costs of which only that of a step was said."""
     ranges = {"save_s": SAVE_S, "restart_s": RESTART_S}
-    costs = {f"costs.{name}": list(assumed) for name, assumed in ranges.items()}
+    costs: dict[str, Any] = {f"costs.{name}": list(assumed) for name, assumed in ranges.items()}
+    if any(f"costs.{part}" in values for part in PARTS):  # each that is not said is 0, as in a file
+        del ranges["restart_s"]
+        costs["costs.restart_s"] = 0.0
     assumed_names = [name for name in ranges if f"costs.{name}" not in values]
     notes = (
         f"costs.{name} was not said: {ranges[name][0]:g} to {ranges[name][1]:g} s are assumed"

@@ -22,6 +22,7 @@ from chaos.extensions.preflight.forecast import (
 from chaos.extensions.preflight.market import Market, Replay, find_worst_market
 from chaos.extensions.preflight.question import Question, change_question
 from chaos.extensions.preflight.rules.rule import RuleFinding
+from chaos.extensions.preflight.start_limit import explain_start_limit
 from chaos.extensions.preflight.trace import FEW, count_losses, resample_trace
 from chaos.wording import plural
 
@@ -129,7 +130,9 @@ def _find_weakest_goal(forecast: Forecast) -> tuple[str, Chance]:
 
 def explain_impossible(question: Question) -> str | None:
     """Return a goal that could not be met even without any loss; None if all could."""
-    goal = question.goal
+    goal, limited = question.goal, explain_start_limit(question)
+    if limited is not None:
+        return limited
     min_s = lossless_s(question)
     if goal.deadline_h is not None and min_s > goal.deadline_h * 3600:
         return (
@@ -171,6 +174,8 @@ def explain_missed(forecast: Forecast, missed: Collection[str], need: float) -> 
     worst = min(missed, key=lambda name: forecast.meets[name].share)
     if forecast.spent.share > 1 - need:
         cause = f"; {forecast.spent.share:.0%} of runs use up their retries"
+    elif forecast.timed_out.share > 1 - need:
+        cause = f"; {forecast.timed_out.share:.0%} of runs are ended by the time limit of a start"
     else:
         part = max(WASTE, key=lambda part: forecast.ledger[part])
         cause = f"; {forecast.ledger[part]:.0%} of the time goes into {WASTE[part]}"

@@ -34,7 +34,7 @@ def test_a_go_with_changes_is_taken_back_by_a_worse_market_too() -> None:
 
 
 def test_retries_are_set_to_what_the_worse_market_needs() -> None:
-    asked = on("unannounced-16h", settings__max_failures=0, goal__deadline_h=None)
+    asked = on("unannounced-16h", settings__max_failures=0, goal__deadline_h=None, job__steps=4000)
     doubtful = change_question(asked, {"market.doubt": {"losses": 2.0}})
 
     sure, safe = (

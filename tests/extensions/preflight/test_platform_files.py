@@ -441,10 +441,10 @@ FURTHER: dict[str, tuple[str, str, dict[str, object]]] = {
             "defaults:\n"
             "  - override /hydra/launcher: submitit_slurm\n"
             "hydra:\n"
-            "  launcher: {nodes: 4, timeout_min: 1440}\n"
+            "  launcher: {nodes: 4, timeout_min: 1440, max_num_timeout: 3}\n"
         ),
         "the settings of hydra's submitit launcher",
-        {"job.nodes": 4},
+        {"job.nodes": 4, "settings.start_limit_h": 24.0, "settings.limit_requeues": 3},
     ),
     "Helm values": (
         (

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from chaos.extensions.preflight.answer import answer_question
 from chaos.extensions.preflight.estimate import chance
 from chaos.extensions.preflight.forecast import Effort, build_forecast, simulate
 from chaos.extensions.preflight.intervals import interval_curve
@@ -12,6 +13,8 @@ from chaos.extensions.preflight.rules import RULES, findings
 from chaos.extensions.preflight.rules.rule import Predictions, Rule
 from chaos.extensions.preflight.settings import TorchrunSettings
 from tests.extensions.preflight.questions import sound_question, sound_torchrun
+from tests.extensions.preflight.reads import record_reads
+from tests.extensions.preflight.shown import shown
 
 RULE = {rule.id: rule for rule in RULES}
 every_rule = pytest.mark.parametrize("rule", RULES, ids=[rule.id for rule in RULES])
@@ -73,6 +76,51 @@ def test_without_costs_it_says_only_what_it_can_know(rule: Rule) -> None:
     found = rule.find(bare, None)
 
     assert found is None or "None" not in found
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Question]:
+    return [
+        change_question(sound_for(rule), values)
+        for rule in RULES
+        for values in (rule.bad, rule.good)
+    ]
+
+
+@pytest.fixture(scope="module")
+def simulated_values(examples: list[Question]) -> set[str]:
+    """Return the values of a question that the figures are computed from."""
+    with record_reads() as places:
+        for question in examples:
+            build_forecast(question, simulate(question, runs=4, seed=0, jobs=1))
+    return places
+
+
+@every_rule
+def test_what_a_rule_reads_the_figures_know_or_the_answer_says_that_they_do_not(
+    rule: Rule, examples: list[Question], simulated_values: set[str]
+) -> None:
+    predictions = foretold(change_question(sound_for(rule), rule.bad))
+    with record_reads() as places:
+        for question in examples:
+            rule.find(question, None)
+            if rule.id != "interval":
+                rule.find(question, predictions)
+
+    unknown = places - simulated_values
+    assert places
+    assert not (unknown and rule.in_figures), f"the simulation does not read {sorted(unknown)}"
+    bad = change_question(sound_for(rule), rule.bad)
+    marked = {found.rule for found in findings(bad, foretold(bad)) if not found.in_figures}
+    assert (rule.id in marked) is not rule.in_figures
+
+
+def test_a_finding_that_the_figures_do_not_know_says_so() -> None:
+    question = change_question(sound_question(), {"settings.head_on_spot": True})
+
+    text = shown(answer_question(question, Effort(runs=200, jobs=1)))
+
+    assert "average (not in the figures)" in " ".join(text.split())
 
 
 def test_ids_are_distinct_and_the_gravest_stands_first() -> None:

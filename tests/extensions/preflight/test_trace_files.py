@@ -95,7 +95,7 @@ def test_skypilots_json_is_read_and_probes_are_not_taken_for_nodes_held(
         ("0.5,16\n1.5,15\n", "", "the unit of its times is not known: 0.5"),
         ("2021-12-11 11:11:30,5\n2021-12-11 11:12:30,x\n", ":2", "not `time, count`"),
         ("2021-12-11 11:11:30,a,b\n", ":1", "neither a count of nodes nor add"),
-        ("time,interruptions\n2021-12-11 11:11:30,5\n", ":2", "neither a count of nodes"),
+        ("time,price\n2021-12-11 11:11:30,5\n", ":2", "neither a count of nodes"),
         ("time,gpu_util\n2021-12-11 11:11:30,95\n", ":2", "neither a count of nodes"),
         (f"2021-12-11 11:11:30,{'9' * 5000}\n", ":1", "neither a count of nodes"),
         (" JobID  State\n-----\n7 FAILED\n", ":1", "sacct with padded columns"),

@@ -15,7 +15,14 @@ def findings(
     """Return the findings of the rules, gravest first."""
     order = ("stops", "costs", "advice")
     rule_findings = [
-        RuleFinding(rule.id, rule.weight, text, rule.reason, rule.source)
+        RuleFinding(
+            rule.id,
+            rule.weight,
+            text,
+            rule.reason,
+            rule.source,
+            in_figures=predictions is None or rule.in_figures,
+        )
         for rule in RULES
         if rule.id not in ignore and (text := rule.find(question, predictions)) is not None
     ]

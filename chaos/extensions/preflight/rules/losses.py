@@ -4,6 +4,7 @@ import math
 
 from chaos.extensions.preflight.capacity import find_up_quantile
 from chaos.extensions.preflight.estimate import format_hours, format_seconds
+from chaos.extensions.preflight.forecast import MOST_RETRIES
 from chaos.extensions.preflight.market import summarize_reading
 from chaos.extensions.preflight.question import Question
 from chaos.extensions.preflight.rules.rule import Predictions, advises, stops, wastes
@@ -124,10 +125,17 @@ def _failure_limit_low(question: Question) -> str | None:
     )
 
 
+def _endless_by_need(question: Question, predictions: Predictions) -> str | None:
+    """Return the finding only where a number that is small would be enough."""
+    needed = predictions.forecast.retries["max_failures"]
+    return None if needed > MOST_RETRIES else _endless_retries(question)
+
+
 @advises(
     "endless-retries",
-    reason="A failure of the script's own is charged as a lost worker is. A finite number, "
-    "well above the losses that are expected, is as safe and ends.",
+    simulated=_endless_by_need,
+    reason="A failure of the script's own is charged as a lost worker is. Where few losses are "
+    "expected, a finite number well above them is as safe and ends.",
     source="Ray 2.60, FailureConfig(max_failures=-1), DefaultFailurePolicy",
     bad={"settings.max_failures": -1},
     good={"settings.max_failures": 200},
@@ -296,6 +304,7 @@ def _charged_evictions(question: Question) -> str | None:
 
 @stops(
     "eviction-unretried",
+    in_figures=False,
     reason="Ray announces the loss, and charges it to max_failures all the same. A preStop hook, "
     "`ray drain-node` and a sleep that outlives its deadline, makes it a preemption.",
     source="Ray 2.60, Node._drain_node_before_shutdown; seen: design note 23",
@@ -313,6 +322,7 @@ def _evicted_once(question: Question) -> str | None:
 
 @wastes(
     "eviction-charged",
+    in_figures=False,
     reason="Each eviction takes one of max_failures, which none gives back: a rolling update takes "
     "one for every node. A preStop hook, `ray drain-node` and a sleep, makes them preemptions.",
     source="Ray 2.60, Node._drain_node_before_shutdown; seen: design note 23",
@@ -328,6 +338,7 @@ def _evicted_often(question: Question) -> str | None:
 
 @stops(
     "nodes-above-maximum",
+    in_figures=False,
     reason="Ray asks the autoscaler's configuration before it places a group. A group above "
     "its maximum is an error that is not retried; spares above it never come.",
     source="Ray 2.60, WorkerGroup._check_cluster_resources_and_raise_if_insufficient",
@@ -344,6 +355,7 @@ def _exceeds_maximum(question: Question) -> str | None:
 
 @stops(
     "head-on-spot",
+    in_figures=False,
     reason="A lost head is not a restart: the driver, the controller and the record of nodes "
     "are gone, and someone must start the job again.",
     source="kuberay issue 2153; the simulation knows no loss of the head",
@@ -361,6 +373,7 @@ def _head_on_spot(question: Question) -> str | None:
 
 @stops(
     "workers-on-head",
+    in_figures=False,
     reason="A lost head is not a restart: the driver must be started again, by someone.",
     source="kuberay issue 2153",
     bad={"settings.workers_on_head": True},
@@ -419,6 +432,7 @@ def _no_spare(question: Question) -> str | None:
 
 @advises(
     "elastic-batch",
+    in_figures=False,
     of=None,
     reason="The script is started with fewer ranks, and nothing else changes: batch, learning "
     "rate and the split of the data are the script's. Where it follows, say so: "

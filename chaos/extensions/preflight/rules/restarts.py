@@ -3,12 +3,12 @@
 from functools import partial
 
 from chaos.extensions.preflight.estimate import format_hours, format_seconds
-from chaos.extensions.preflight.forecast import lossless_s
 from chaos.extensions.preflight.question import Question
 from chaos.extensions.preflight.rules import rule
 from chaos.extensions.preflight.rules.losses import describe_ended_runs
 from chaos.extensions.preflight.rules.rule import Predictions
 from chaos.extensions.preflight.settings import TorchrunSettings
+from chaos.extensions.preflight.start_limit import explain_start_limit
 from chaos.wording import plural
 
 stops = partial(rule.stops, of=TorchrunSettings)
@@ -85,6 +85,7 @@ def _host_on_spot(question: Question) -> str | None:
 
 @advises(
     "lost-while-meeting",
+    in_figures=False,
     reason="Agents that have met tell each other their ranks. One that was lost before it did is "
     "waited for 60 s, and then the agent that hosts the store raises DistStoreError, restarts left "
     "or not, and all others end with it. Only a new start of the command goes on. It takes two "
@@ -155,23 +156,13 @@ def _join_timeout_short(question: Question) -> str | None:
 @stops(
     "start-limit",
     reason="A job of Slurm's that reaches its --time is TIMEOUT, and not requeued for it: only a "
-    "script that queues itself again before then goes on.",
+    "script that queues itself again before then goes on (settings.limit_requeues).",
     source="Slurm 22.05, sbatch(1): --time, --requeue",
     bad={"settings.start_limit_h": 2.0},
-    good={"settings.start_limit_h": 200.0},
+    good={"settings.start_limit_h": 2.0, "settings.limit_requeues": 20},
 )
-def _longer_than_a_start(question: Question) -> str | None:
-    limit_h = question.torchrun.start_limit_h
-    if limit_h is None or question.costs is None:
-        return None
-    needs_h = lossless_s(question) / 3600
-    if needs_h <= limit_h:
-        return None
-    return (
-        f"the training takes {format_hours(needs_h)} without any loss, and each start is ended "
-        "after "
-        f"{format_hours(limit_h)}"
-    )
+def _longer_than_its_starts(question: Question) -> str | None:
+    return None if question.costs is None else explain_start_limit(question)
 
 
 @stops(
@@ -180,8 +171,13 @@ def _longer_than_a_start(question: Question) -> str | None:
     "to go on from, however often it is queued again. A job that gets a signal before its "
     "limit may save then, and is not meant.",
     source="Slurm 22.05, sbatch(1): --time, --signal",
-    bad={"settings.start_limit_h": 0.1},
-    good={"settings.start_limit_h": 0.1, "settings.limit_signal_s": 200.0},
+    bad={"settings.start_limit_h": 0.1, "settings.limit_requeues": -1},
+    good={
+        "settings.start_limit_h": 0.1,
+        "settings.limit_requeues": -1,
+        "settings.limit_signal_s": 200.0,
+        "job.saves_on_notice": True,
+    },
 )
 def _no_save_in_a_start(question: Question) -> str | None:
     settings, costs = question.torchrun, question.costs

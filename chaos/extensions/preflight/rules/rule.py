@@ -41,6 +41,8 @@ class Rule:
     #: replaces `static` if runs were simulated, so that a rule and a forecast on one page have the
     #: same figures; a rule without `static` needs them
     simulated: Callable[[Question, Predictions], str | None] | None = None
+    #: whether the simulation knows all that it is on
+    in_figures: bool = True
 
     def find(self, question: Question, predictions: Predictions | None) -> str | None:
         """Return the finding for a question, by `predictions` of a simulation, or None."""
@@ -83,3 +85,5 @@ class RuleFinding:
     text: str
     reason: str
     source: str
+    #: false if the figures beside it do not know what it is on
+    in_figures: bool = True

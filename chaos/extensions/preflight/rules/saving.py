@@ -174,6 +174,7 @@ def _upload_blocks(question: Question) -> str | None:
 
 @advises(
     "upload-not-retried",
+    in_figures=False,
     reason="What Ray retries are the error texts of AWS. Any other that the store's own "
     "client does not mend is raised in report() or by the next poll: one failure, charged to "
     "max_failures.",
@@ -195,6 +196,7 @@ def _upload_once(question: Question) -> str | None:
 
 @advises(
     "kept-by-score",
+    in_figures=False,
     reason="Ray 2.60 keeps the latest beside the best; a job that looks for the best itself, "
     "or an older Ray, resumes from an old one.",
     source="Ray 2.60, CheckpointManager.register_checkpoint",
@@ -208,6 +210,7 @@ def _keeps_best_score(question: Question) -> str | None:
 
 @advises(
     "one-checkpoint-kept",
+    in_figures=False,
     reason="A torn checkpoint is loaded again by every retry until the retries are spent.",
     source="seen with Ray 2.60: a truncated file, no fallback",
     bad={"settings.num_to_keep": 1},
@@ -221,6 +224,7 @@ def _keeps_single_checkpoint(question: Question) -> str | None:
 
 @stops(
     "no-storage-path",
+    in_figures=False,
     reason="Several nodes need one place that all of them see and that outlives each of them.",
     source="Ray Train user guide, persistent storage",
     bad={"settings.storage_path": None},
@@ -234,6 +238,7 @@ def _no_storage_path(question: Question) -> str | None:
 
 @stops(
     "storage-not-shared",
+    in_figures=False,
     of=None,
     reason="A checkpoint on one node's disk cannot be loaded on another. Where the folder is a "
     "network mount, say so: settings.storage_is_shared.",
@@ -252,6 +257,7 @@ def _storage_not_shared(question: Question) -> str | None:
 
 @stops(
     "storage-not-durable",
+    in_figures=False,
     of=None,
     reason="What a lost node takes with it cannot be resumed from.",
     source="file-hierarchy conventions; cloud instance stores",
@@ -267,6 +273,7 @@ def _storage_not_durable(question: Question) -> str | None:
 
 @wastes(
     "run-name-changes",
+    in_figures=False,
     reason="A driver that starts again (a lost head; a RayJob's retry makes a new cluster) "
     "resumes only under the same storage_path and name; else it begins at step 0.",
     source="Ray 2.60 resumes by storage_path and name; kuberay pull request 2192",

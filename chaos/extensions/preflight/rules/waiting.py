@@ -1,7 +1,9 @@
 """Rules on time-outs: their idle time, and the order in which they end."""
 
+from typing import Any
+
 from chaos.extensions.preflight.estimate import format_seconds
-from chaos.extensions.preflight.question import Question
+from chaos.extensions.preflight.question import Costs, Question
 from chaos.extensions.preflight.rules.rule import advises, stops, wastes
 
 MANY = 5  # times a restart: a longer wait for a hang costs more than many losses
@@ -10,6 +12,7 @@ CONFIRMED_S = 600.0  # RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S: before it the dete
 
 @wastes(
     "health-check-timeout",
+    in_figures=False,
     reason="A worker process that is stopped or frozen answers no poll, and this time-out "
     "ends it. A train function that hangs answers polls: its collective's time-out ends it, "
     "or nothing.",
@@ -26,6 +29,7 @@ def _health(question: Question) -> str | None:
 
 @wastes(
     "collective-timeout",
+    in_figures=False,
     reason="Where one rank hangs in the train function, the others wait for it in a collective "
     "until this ends them. A lost node is another matter: once Ray declares it dead it ends "
     "the survivors itself.",
@@ -52,6 +56,7 @@ def _describe_long_timeout(question: Question, name: str, cause: str) -> str | N
 
 @advises(
     "report-timeout",
+    in_figures=False,
     reason="report() and get_preemption_info() return once every rank has called them, and "
     "Ray's own default is to wait without end. With a limit it is one failure, charged to "
     "max_failures.",
@@ -70,6 +75,7 @@ def _endless_report(question: Question) -> str | None:
 
 @advises(
     "nccl-hang-observed",
+    in_figures=False,
     reason="RAY_TRAIN_NCCL_RAS_ACTION is `observe` unless it is set: a hang is logged, with "
     "stacks, and nothing ends it. `fail` makes it a failure that is retried.",
     source="Ray 2.60, callbacks/nccl_ras.py: DEFAULT_NCCL_RAS_ACTION",
@@ -91,6 +97,7 @@ def _only_observes(question: Question) -> str | None:
 
 @wastes(
     "detection-below-ray",
+    in_figures=False,
     reason="A process that dies closes its connections, and is missed within a second; so are "
     "all nodes of a calibration on one machine. A host that freezes or drops off the network "
     "closes nothing, and Ray's health checks must run out. Where yours are set shorter, say "
@@ -146,6 +153,7 @@ _WITHIN = (  # what runs, and the time-out that it runs under
 
 @stops(
     "timeout-order",
+    in_figures=False,
     reason="Each time-out must be longer than what runs under it, or the outer one fires "
     "while the inner one is at work.",
     source="torchtitan issue 2899",
@@ -153,12 +161,11 @@ _WITHIN = (  # what runs, and the time-out that it runs under
     good={"settings.collective_timeout_s": 60.0},
 )
 def _timeout_order(question: Question) -> str | None:
-    durations = question.settings.model_dump() | (
-        question.costs.model_dump() if question.costs else {}
-    )
-    pairs = (
-        (inner, outer) for inner, outer in _WITHIN if durations.get(inner) and durations[outer]
-    )
+    durations: dict[str, Any] = {
+        name: getattr(question.costs if name in Costs.model_fields else question.ray, name, None)
+        for name in dict.fromkeys(name for pair in _WITHIN for name in pair)
+    }
+    pairs = ((inner, outer) for inner, outer in _WITHIN if durations[inner] and durations[outer])
     wrong = (
         f"{inner} ({format_seconds(durations[inner])}) is not below {outer} "
         f"({format_seconds(durations[outer])})"
@@ -170,6 +177,7 @@ def _timeout_order(question: Question) -> str | None:
 
 @wastes(
     "reports-throttled",
+    in_figures=False,
     reason="Ray takes one report of each worker per poll; report() returns only then.",
     source="Ray 2.60, RAY_TRAIN_HEALTH_CHECK_INTERVAL_S (2 s)",
     bad={"job.reports_every_steps": 1},
