@@ -1,20 +1,11 @@
 """Options for clusters that chaos did not start."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from chaos.app.field_rules import Excludes, HostAndPort, Needs, ReadBy
-from chaos.harness import load_scenario_plan
-from chaos.launch.cluster_extension import load_cluster_extension
-from chaos.model.launcher import LAUNCHER_FACTS
-from chaos.model.plan import Plan
 from chaos.model.scenario import parse_platform
-from chaos.plan.permissions import ClusterOverrides, NodeFacts
-from chaos.report.tables import build_dry_run
 
 Address = Annotated[
     str | None,
@@ -66,33 +57,3 @@ AllowNodeLoss = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
-
-
-def print_dry_run(
-    files: Sequence[Path], overrides: ClusterOverrides, console: Console, *, seed: int
-) -> None:
-    """Print the faults of each plan and their targets, without a change of any cluster."""
-    scenario_plans = [
-        load_scenario_plan(file, cwd=Path.cwd(), seed=seed, backend="ray") for file in files
-    ]
-    plans = [overrides.apply(plan) for plan in scenario_plans]
-    clusters = {(plan.job.launcher, plan.shape.address) for plan in plans}
-    nodes_by_cluster = {
-        (launcher, address): LAUNCHER_FACTS[launcher].find_cluster_nodes(address)
-        for launcher, address in clusters
-        if address
-    }
-    for plan in plans:
-        nodes = nodes_by_cluster.get((plan.job.launcher, plan.shape.address or ""), [])
-        console.print(
-            build_dry_run(plan, nodes, overrides.permissions, _find_machines(plan, nodes))
-        )
-        console.print()
-
-
-def _find_machines(plan: Plan, nodes: Sequence[NodeFacts]) -> dict[str, str]:
-    """Return by node the machine that the plan's platform would take; nothing without one."""
-    reclaim_by = plan.shape.reclaim_by
-    if reclaim_by is None:
-        return {}
-    return load_cluster_extension("--reclaim-by").find_machines(reclaim_by, nodes)

@@ -110,15 +110,8 @@ CORE_COMMANDS = tuple(
         ("run", "run:run", START, "Run scenarios and judge the results."),
         ("report", "report:report", RESULTS, "List runs, open a report or convert it."),
         ("replay", "replay:replay", RESULTS, "Execute the plan of a recorded run again."),
-        ("explain", "explain:explain", RESULTS, "Find which value of the job did not come back."),
         ("rejudge", "replay:rejudge", RESULTS, "Judge recorded runs again."),
-        (
-            "list",
-            "listing:list_",
-            TOOLS,
-            "List or explain faults, places, checks and scenarios.",
-        ),
-        ("schema", "listing:schema", TOOLS, "Print the JSON Schema of scenario files."),
+        ("schema", "schema:schema", TOOLS, "Print the JSON Schema of scenario files."),
     )
 )
 

@@ -84,10 +84,10 @@ def report(  # noqa: PLR0913 - one parameter per option
             raise UsageError("no folder is given", "`chaos report` alone lists them.")
         _print_reports(reports, limit or 20)
         return
-    stored_report = report_store.find_report(path)
     if bundle or keep:
-        _share_reproductions(stored_report, bundle, keep)
+        _share_reproductions(path, bundle, keep)
         return
+    stored_report = report_store.find_report(path)
     if form == "text" and output is None:
         write_document(f"{_render_document(stored_report, form)}\n")
     elif document.form is None:
@@ -102,11 +102,10 @@ def report(  # noqa: PLR0913 - one parameter per option
         _open_page(output if output and output.suffix == ".html" else stored_report.page)
 
 
-def _share_reproductions(
-    stored_report: report_store.StoredReport, bundle: Path | None, folder: Path | None
-) -> None:
+def _share_reproductions(path: Path, bundle: Path | None, folder: Path | None) -> None:
     """Write the reproductions of an audit's findings, and print the files."""
     module = load_extension_module("bundle.bundle", "--bundle" if bundle else "--keep")
+    stored_report = report_store.find_report(path)
     if stored_report.kind != "audit":
         hint = "A run's own scenario is `scenario.yaml` in its folder."
         raise UsageError("this is no audit", hint, location=format_path(stored_report.path))

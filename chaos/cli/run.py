@@ -26,7 +26,6 @@ from chaos.cli.cluster import (
     DryRun,
     ReclaimBy,
     Storage,
-    print_dry_run,
 )
 from chaos.cli.commands import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
 from chaos.cli.documents import Document, Form, Format, Output
@@ -171,7 +170,8 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     request = SuiteRequest(files, range(seed, seed + (plans or 0)), seed, backend, repeat, soak)
     console.print(request.description)
     if dry_run:
-        print_dry_run(files, overrides, console, seed=seed)
+        module = load_extension_module("cluster.dry_run", "--dry-run")
+        module.print_dry_run(files, overrides, console, seed=seed)
         return
     rows, finished_runs = list[SuiteRow](), deque[FinishedRun](maxlen=lanes)
     write_results = partial(_write_results, console, rows, reports, document, soak, quiet=quiet)

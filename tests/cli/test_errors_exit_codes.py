@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chaos.cli import commands as cli
-from chaos.cli import listing
+from chaos.cli import schema
 from chaos.installation import build_install_command
 from tests.needs import needs_extension
 
@@ -45,7 +45,7 @@ def test_a_defect_of_ours_is_not_a_verdict(
     def broken() -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(listing, "build_json_schema", broken)
+    monkeypatch.setattr(schema, "build_json_schema", broken)
 
     assert code_of(monkeypatch, "schema") == 4
     assert "internal error" in capsys.readouterr().err

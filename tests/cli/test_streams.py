@@ -73,13 +73,13 @@ def test_a_descriptor_that_was_closed_is_not_taken_by_the_next_file(tmp_path: Pa
 def test_a_broken_pipe_within_chaos_is_a_failure_of_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from chaos.cli import listing  # noqa: PLC0415
+    from chaos.cli import schema  # noqa: PLC0415
     from tests.cli.test_errors_exit_codes import code_of  # noqa: PLC0415
 
     def broken() -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr(listing, "build_json_schema", broken)
+    monkeypatch.setattr(schema, "build_json_schema", broken)
 
     assert code_of(monkeypatch, "schema") == 4
     said = capsys.readouterr().err

@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXTENSIONS = (
-    "cluster", "doctor", "guard", "init", "lab", "preflight", "pytest_plugin", "slurm",
+    "bundle", "catalogue", "cluster", "doctor", "explain", "guard", "init", "lab", "preflight",
+    "pytest_plugin", "slurm",
 )  # fmt: skip
 #: The core's own tests; those left out read the whole tree, or are about more than the core.
 CORE_TESTS = (
@@ -19,13 +20,17 @@ CORE_TESTS = (
 )  # fmt: skip
 QUICK = "not (ray or nightly or embedded or slow)"
 COMMANDS = {
+    "catalogue": ["list"],
     "doctor": ["doctor"],
+    "explain": ["explain"],
     "guard": ["guard"],
     "init": ["init"],
     "lab": ["search", "compare", "selftest"],
     "preflight": ["preflight", "from-trace"],
 }
 LEFT_OUT = {
+    "bundle": [(["report", "reports", "--bundle", "a.zip"], "--bundle needs chaos's extension")],
+    "cluster": [(["run", "--dry-run", "scenarios/smoke"], "--dry-run needs chaos's extension")],
     "lab": [
         (["run", "--soak", "1m", "scenarios/smoke"], "--soak needs chaos's extension lab"),
         (["report", "--trend"], "--trend needs chaos's extension lab"),

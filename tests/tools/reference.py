@@ -14,8 +14,8 @@ from chaos.check import judge
 from chaos.check.judge import CHECKS
 from chaos.check.prose.registry import list_entries
 from chaos.cli.commands import app
+from chaos.extensions.catalogue.tables import explain_name, list_place_rows
 from chaos.model.fault_entry import FAULTS
-from chaos.report.tables import explain_name, list_place_rows
 from chaos.scenario_file.messages import build_json_schema
 from tests.tools.reads import PLACED, readers
 from tests.tools.reasons import reasons

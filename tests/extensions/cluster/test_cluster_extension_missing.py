@@ -52,7 +52,7 @@ def run_chaos(
     ("options", "cluster", "feature"),
     [
         (("--address", NOWHERE, "--allow-faults-on", NOWHERE), "", "--address"),
-        (("--address", NOWHERE, "--dry-run"), "", "--address"),
+        (("--address", NOWHERE, "--dry-run"), "", "--dry-run"),
         (("--address", NOWHERE, "--reclaim-by", "local"), "", "--reclaim-by"),
         ((), f"address: '{NOWHERE}'", "cluster.address"),
         (("--backend", "fork"), "metadata: aws", "cluster.metadata"),

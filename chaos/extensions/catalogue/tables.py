@@ -1,28 +1,18 @@
-"""Tables of commands that run nothing: lists, and a plan's dry run."""
+"""What `chaos list` has: faults, places, checks and findings, in one line each and in full."""
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
-from rich.console import Group
 from rich.table import Column, Table
 from rich.text import Text
 
 from chaos.check.external_checks import ExternalChecks
 from chaos.check.judge import CHECKS, NO_OTHERS, Check
 from chaos.check.prose.registry import KindEntry, find_entry, list_entries
-from chaos.faults.base import Fault
 from chaos.model.fault_entry import FAULTS, REGISTERED
-from chaos.model.plan import Plan
 from chaos.model.trigger import MOMENTS, STAGES, AtMoment, AtRecovery, AtStart, AtState, AtTime
-from chaos.plan.permissions import (
-    NodeFacts,
-    Permissions,
-    find_missing_permission,
-    find_platform,
-    find_refusals,
-)
 from chaos.record import Record
 from chaos.report.screen import build_bare_table
 
@@ -200,87 +190,3 @@ def _extract_paragraph(subject: object, number: int = 0) -> str:
     """Return one paragraph of a docstring."""
     paragraphs = (inspect.getdoc(subject) or "").split("\n\n")
     return " ".join(paragraphs[number].split()) if number < len(paragraphs) else ""
-
-
-_STYLES = {"may have faults": "yellow", "spared": "green", "holds no worker": "dim"}
-
-
-def build_dry_run(
-    plan: Plan,
-    nodes: Sequence[NodeFacts],
-    permissions: Permissions,
-    machines: Mapping[str, str],
-) -> Group:
-    """Return the faults of a plan with their needs, and the cluster's nodes.
-
-    The node of a rank is unknown until the job runs: it may be any permitted node. `machines` are
-    the platform's names of the nodes, where it takes them in place of chaos.
-    """
-    parts: list[Text | Table] = [
-        Text(plan.scenario, style="bold"),
-        _build_fault_table(plan, permissions),
-    ]
-    permission_problem = find_missing_permission(plan, permissions)
-    if permission_problem is not None:
-        line = f"not allowed: {permission_problem}; it needs --allow-faults-on {plan.shape.address}"
-        parts.append(Text(line, style="red"))
-    if plan.shape.address is None:
-        shape = plan.shape
-        line = f"on a local cluster of {shape.nodes} nodes that chaos starts and ends"
-        parts.append(Text(line, style="dim"))
-    elif plan.has_shared_queue:
-        launcher = plan.job.launcher_facts.words.name
-        line = f"on {launcher} at {plan.shape.address}: to the run's own job, no node"
-        parts.append(Text(line))
-    else:
-        parts += [
-            Text(f"nodes of the cluster at {plan.shape.address}"),
-            _build_node_table(nodes, machines),
-        ]
-    return Group(*parts, Text("nothing was done", style="dim"))
-
-
-def _build_fault_table(plan: Plan, permissions: Permissions) -> Table | Text:
-    if not plan.ops:
-        return Text("no fault is planned")
-    refusal_reasons = {
-        refusal.op.index: refusal.reason for refusal in find_refusals(plan, permissions)
-    }
-    headings = ("fault", "place", "target", "needs")
-    table = build_bare_table(*(Column(heading, overflow="fold") for heading in headings))
-    for op in plan.ops:
-        if op.index in refusal_reasons:
-            target_text, needs = "none: refused", refusal_reasons[op.index]
-        else:
-            platform = find_platform(plan, op)
-            platform_text = "" if platform is None else f"; {platform} takes it"
-            target_text, needs = (
-                op.fault.target_text.format(rank=op.target_rank) + platform_text,
-                _describe_needs(plan, op.fault),
-            )
-        table.add_row(str(op.fault), str(op.at), target_text, Text(needs))
-    return table
-
-
-def _describe_needs(plan: Plan, fault: Fault) -> str:
-    if plan.shape.address is None:
-        return "nothing"
-    costs_a_node = fault.on_shared_cluster.rule != "safe"
-    return "--allow-faults-on" + (" and --allow-node-loss" if costs_a_node else "")
-
-
-def _build_node_table(nodes: Sequence[NodeFacts], machines: Mapping[str, str]) -> Table:
-    table = build_bare_table(
-        "node", "address", "CPUs", "", "why", *(["machine"] if machines else [])
-    )
-    for node in sorted(nodes, key=lambda facts: (facts.standing, facts.address, facts.node_id)):
-        standing = Text(node.standing, style=_STYLES[node.standing])
-        cells = (
-            node.node_id[:8],
-            node.address,
-            f"{node.cpus:g}",
-            standing,
-            node.protection_reason or "",
-        )
-        table.add_row(*cells, *([machines[node.node_id]] if machines else []))
-    return table

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cli import explain as cli
 from chaos.errors import UsageError
+from chaos.extensions.explain import command as cli
 from chaos.model.history import Baseline, History
 from chaos.run.directory import RunDirectory, create_run
 from tests.called import chaos

@@ -1,7 +1,6 @@
-"""`chaos list` and `chaos schema`: the names for scenarios, in one line each and in full."""
+"""`chaos list`: the names for scenarios, in one line each and in full."""
 
 import ast
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -10,11 +9,8 @@ import typer
 from rich.text import Text
 
 from chaos.check.external_checks import ExternalChecks
-from chaos.cli.streams import write_document
 from chaos.errors import ScenarioError, UsageError
-from chaos.other_packages import load_external_checks
-from chaos.report.screen import build_console
-from chaos.report.tables import (
+from chaos.extensions.catalogue.tables import (
     TOPICS,
     build_catalogue,
     build_description_table,
@@ -22,10 +18,14 @@ from chaos.report.tables import (
     list_finding_rows,
     list_names,
 )
+from chaos.other_packages import load_external_checks
+from chaos.report.screen import build_console
 from chaos.run.display_path import format_path
 from chaos.scenario_file.load import find_scenarios, load_scenario
-from chaos.scenario_file.messages import build_json_schema
 from chaos.wording import suggest_name
+
+HELP_PANEL = "Tools"
+HELP_LINE = "List or explain faults, places, checks and scenarios."
 
 LISTS = (*TOPICS, "scenarios", "jobs")
 _LIST_TEXTS = {
@@ -81,14 +81,6 @@ def list_(
         build_console().print(build_description_table("job", job_rows))
     else:
         build_console().print(Text(_find_explanation(what.rpartition("/")[2])))
-
-
-def schema() -> None:
-    """Print the JSON Schema of scenario files, for editors.
-
-    Example: chaos schema > scenarios/chaos.schema.json
-    """
-    write_document(json.dumps(build_json_schema(), indent=2) + "\n")
 
 
 def _list_names(external_checks: ExternalChecks) -> list[str]:

@@ -4,9 +4,7 @@ import pytest
 from rich.console import Console
 
 from chaos.check.judge import CHECKS
-from chaos.model.fault_entry import FAULTS
-from chaos.model.trigger import KINDS, MOMENTS
-from chaos.report.tables import (
+from chaos.extensions.catalogue.tables import (
     TOPICS,
     Topic,
     build_catalogue,
@@ -14,6 +12,8 @@ from chaos.report.tables import (
     list_fault_rows,
     list_place_rows,
 )
+from chaos.model.fault_entry import FAULTS
+from chaos.model.trigger import KINDS, MOMENTS
 
 
 def test_every_fault_moment_and_check_is_listed_with_what_it_is() -> None:

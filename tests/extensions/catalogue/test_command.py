@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from chaos.cli import commands as cli
+from chaos.extensions.catalogue.tables import Topic, build_catalogue, explain_name, list_names
 from chaos.report.screen import render_plain
-from chaos.report.tables import Topic, build_catalogue, explain_name, list_names
 from tests.accepted import expect_text
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def code_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
+from chaos.extensions.cluster.dry_run import build_dry_run
 from chaos.plan.permissions import ClusterOverrides, NodeFacts, Permissions
-from chaos.report.tables import build_dry_run
 from tests.plan.test_permissions import ALL, HERE, plan_of
 
 NODES = [

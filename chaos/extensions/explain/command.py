@@ -28,6 +28,9 @@ from chaos.run.directory import RunDirectory, create_folder, ensure_reports_fold
 from chaos.run.display_path import format_path
 from chaos.run.environment import collect_environment
 
+HELP_PANEL = "Results"
+HELP_LINE = "Find which value of the job did not come back."
+
 
 def explain(
     directory: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],

@@ -1,0 +1,1 @@
+"""Names for scenarios, in one line each and in full: `chaos list`."""

@@ -1,0 +1,1 @@
+"""The cause of a recorded run, proven by giving it back: `chaos explain`."""
