@@ -11,6 +11,7 @@ from chaos.audit.sections import (
     describe_changes,
     describe_equal_results,
     describe_finding,
+    describe_omissions,
     find_untried_kinds,
     list_causes,
 )
@@ -57,7 +58,11 @@ def build_answer_line(card: Card) -> Headline:
 
 
 def _list_reasons(card: Card) -> Iterator[ReportLine]:
-    """Yield why an answer is open, where the answer itself does not say it."""
+    """Yield why an answer, or a run beside an answer, is open, where the answer does not say it."""
+    if card.word != "inconclusive" and card.inconclusive:
+        example = card.inconclusive[0]
+        text = f"{plural(len(card.inconclusive), 'place')} could not be judged: {example.headline}"
+        yield ReportLine("open", "besides", text)
     for reason in card.reasons if card.word == "inconclusive" else ():
         if reason not in card.sentence:
             yield ReportLine("open", "why", reason)
@@ -95,9 +100,15 @@ def _list_remarks(card: Card) -> Iterator[ReportLine]:
         ReportLine("open", note.kind, note.text) for note in card.notes if note.kind == "accepted"
     )
     yield ReportLine("calm", "tried", _describe_tried(card))
-    if untried_kinds := find_untried_kinds(card):
-        yield ReportLine("open", "not tried", ", ".join(untried_kinds))
+    omissions = [*filter(None, (describe_omissions(card), ", ".join(find_untried_kinds(card))))]
+    yield from (ReportLine("open", "not tried", text) for text in omissions)
+    for note in card.notes:
+        if note.is_aside:
+            yield ReportLine("calm", "left out", note.text)
     yield ReportLine("calm", "rests on", str(card.repetition))
+    if card.retries.note is not None:
+        yield ReportLine("calm", card.retries.label, card.retries.note)
+    yield from (ReportLine("calm", "replaced", str(row)) for row in card.replaced)
 
 
 def _describe_tried(card: Card) -> str:

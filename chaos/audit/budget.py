@@ -123,7 +123,7 @@ class AuditProgress:
     limit_s: float | None = None
     #: of one run under way
     activity: str = ""
-    #: after which a clean run that has made no step is given up
+    #: after which a clean run is given up, counted from the start of its workers
     deadline_s: float | None = None
 
     @property

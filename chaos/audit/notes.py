@@ -50,7 +50,7 @@ class Note(Record):
 
     kind: Literal["warning", "note", "accepted"]
     text: str
-    #: on the card; in a terminal only where all is asked for
+    #: shown at the end alone, unless all is asked for
     is_aside: bool = False
 
 
@@ -65,7 +65,7 @@ def note(text: str) -> Note:
 
 
 def build_aside(text: str) -> Note:
-    """Return a note on what is so for every job of its kind."""
+    """Return a note on what a launcher lacks, which the end of an audit names once more."""
     return Note(kind="note", text=text, is_aside=True)
 
 
@@ -300,8 +300,9 @@ def note_side_effects(history: History) -> list[Note]:
         side_notes.append(warning(text) if is_warning else note(text))
     if left_paths:
         side_notes.append(note(f"the job also wrote, and it was left: {_list_some(left_paths)}"))
-    side_notes += map(note, _describe_unwatched(history))
-    return [*side_notes, *map(build_aside, _describe_unsynced(history))]
+    return side_notes + [
+        note(text) for text in (*_describe_unwatched(history), *_describe_unsynced(history))
+    ]
 
 
 def _describe_unwatched(history: History) -> Iterator[str]:

@@ -42,13 +42,37 @@ def are_buffers_in_file(analysis: RunAnalysis, row: ResumeRow) -> bool:
 def is_optimizer_in_file(analysis: RunAnalysis, row: ResumeRow) -> bool:
     """Return whether a file that was read holds an optimizer's state of as many parameters.
 
-    It has the form of `Optimizer.state_dict()`: `state` beside `param_groups`.
+    It has the form of `Optimizer.state_dict()`: `state` beside `param_groups`. Where another
+    optimizer of the rank came back with as many, the state may be that one's.
     """
     count = 0 if row.expected is None else row.expected.count
-    parts = {part.name: part for part in _iterate_loaded_parts(analysis, row)}
+    if not count or _has_restored_optimizer(analysis, row, count):
+        return False
+    return any(
+        count in _list_optimizer_counts(event) for event in _iterate_loaded_saves(analysis, row)
+    )
+
+
+def _has_restored_optimizer(analysis: RunAnalysis, row: ResumeRow, count: int) -> bool:
+    """Return whether another optimizer of a rank came back, with state of as many parameters."""
+    owner = row.component.rpartition(".")[0]
+    return any(
+        other.group == "optimizer"
+        and other.component.rpartition(".")[0] != owner
+        and (other.attempt, other.rank) == (row.attempt, row.rank)
+        and other.actual is not None
+        and other.actual.count == count
+        and not other.is_broken
+        for other in analysis.state_rows
+    )
+
+
+def _list_optimizer_counts(save: FileSaved) -> list[int]:
+    """Return of how many parameters each optimizer's state in a file is."""
+    parts = {part.name: part for part in save.parts}
     groups = (name for name in parts if f".{name}".endswith(".param_groups"))
     states = (parts.get(f"{name.removesuffix('param_groups')}state") for name in groups)
-    return bool(count) and any(state is not None and state.count == count for state in states)
+    return [state.count for state in states if state is not None]
 
 
 def find_wrong_save(analysis: RunAnalysis, row: ResumeRow) -> WrongSave | None:
@@ -79,17 +103,18 @@ def _find_earlier_model(analysis: RunAnalysis, row: ResumeRow) -> WrongSave | No
 
 def _find_loaded_parts(analysis: RunAnalysis, row: ResumeRow) -> Iterator[SavedPart]:
     """Yield the entries with tensors by name in the files that a rank read before it trained."""
-    return (part for part in _iterate_loaded_parts(analysis, row) if part.tensors)
+    saves = _iterate_loaded_saves(analysis, row)
+    return (part for save in saves for part in save.parts if part.tensors)
 
 
-def _iterate_loaded_parts(analysis: RunAnalysis, row: ResumeRow) -> Iterator[SavedPart]:
-    """Yield the entries of the files of this run that a rank read before it trained."""
+def _iterate_loaded_saves(analysis: RunAnalysis, row: ResumeRow) -> Iterator[FileSaved]:
+    """Yield the saves of the files of this run that a rank read before it trained."""
     files = analysis.run.files
     for _, load in files.select_loads(row.attempt, row.rank):
         save = files.find_origin(load)
         event = None if save is None else analysis.history[save.event_number].event
         if isinstance(event, FileSaved):
-            yield from event.parts
+            yield event
 
 
 def _list_digests(part: SavedPart) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class JobLine(Record):
     names: tuple[str, ...] = ()
     #: the part of the state that it holds; empty for a value that no check compares
     part: str = ""
-    #: the file that was read holds it
+    #: a file that was read holds such a state, so that nothing is said to belong in the save
     is_saved: bool = False
     #: from the working folder, if it is below it
     file: str

@@ -177,7 +177,7 @@ def _update_faults(
 PARTS = 10
 # The longest that commits wait for one line together: some CI ends what is silent for minutes.
 QUIET_S = 60.0
-# The time without a line after which a log is shown that the command lives.
+# The time after which a log is shown that the command lives, if no line was written in it.
 SILENCE_S = 30.0
 
 
@@ -241,11 +241,13 @@ class LiveLine(LiveOutput):
         self._latest_key: tuple[str, int] | None = None
         self._latest_line: RenderableType = ""
         self._has_written, self._has_ended = False, threading.Event()
+        self._repeater: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
         if self._is_ticking and not self.can_replace:
-            threading.Thread(target=self._repeat_line, daemon=True).start()
+            self._repeater = threading.Thread(target=self._repeat_line, daemon=True)
+            self._repeater.start()
         return self
 
     def __exit__(
@@ -255,6 +257,8 @@ class LiveLine(LiveOutput):
         trace: TracebackType | None,
     ) -> None:
         self._has_ended.set()
+        if self._repeater is not None:  # nothing is written after the end
+            self._repeater.join()
         super().__exit__(kind, error, trace)
 
     def show_line(self, line: RenderableType, *, stage: str, share: float) -> None:

@@ -38,21 +38,19 @@ class AuditDisplay(LiveLine):
     ) -> None:
         """`is_ending`: whether it was interrupted, and ends the runs under way.
 
-        `has_asides`: whether it shows the notes that are so for every job of its kind.
+        `has_asides`: whether it shows what the launcher lacks before the end.
         """
         super().__init__(console, is_ticking=True)
         self._has_asides = has_asides
         self._clock, self._is_ending = clock, is_ending
-        self._progress = AuditProgress("", 0, None)
-        self._shown_ns = clock.now_ns()
-        #: why the time that is left has become more; empty if it has not
-        self._delay_reason = ""
+        #: the progress, when it was shown, and why the time that is left has become more; one
+        #: object, as a thread reads it
+        self._shown = (AuditProgress("", 0, None), clock.now_ns(), "")
         self._end_s: float | None = None  # as last shown, since the audit began
         self._shown_defects: set[DefectKey] = set()
 
     def show(self, progress: AuditProgress) -> None:
-        self._delay_reason = self._explain_delay(progress)
-        self._progress, self._shown_ns = progress, self._clock.now_ns()
+        self._shown = (progress, self._clock.now_ns(), self._explain_delay(progress))
         row = progress.latest_row
         if row is not None and row.is_wrong and self._shown_defects.isdisjoint(row.defect_keys):
             self._shown_defects.update(row.defect_keys)
@@ -63,10 +61,9 @@ class AuditDisplay(LiveLine):
         """Return the line as it is now: seconds pass without any news."""
         if self._is_ending():
             return Text("interrupted: the runs under way are ended")
+        progress, shown_ns, delay_reason = self._shown
         return render_progress(
-            self._progress,
-            elapsed_s=elapsed_seconds(self._shown_ns, self._clock),
-            delay_reason=self._delay_reason,
+            progress, elapsed_s=elapsed_seconds(shown_ns, self._clock), delay_reason=delay_reason
         )
 
     def _explain_delay(self, progress: AuditProgress) -> str:
@@ -76,7 +73,7 @@ class AuditDisplay(LiveLine):
         shown_end_s, self._end_s = self._end_s, progress.spent_s + progress.remaining_s
         if shown_end_s is None or self._end_s <= shown_end_s * DELAY_FACTOR:
             return ""
-        is_larger = (progress.total or 0) > (self._progress.total or 0)
+        is_larger = (progress.total or 0) > (self._shown[0].total or 0)
         return "more places are due" if is_larger else "runs take longer than before"
 
     def show_notes(self, notes: Sequence[Note]) -> None:
@@ -100,7 +97,7 @@ def render_progress(
         position = "" if progress.total is None else f" {progress.done + 1} of {progress.total}"
         limit_text = ""
         if progress.deadline_s is not None and spent_s > LONG_RUN_S:
-            limit_text = f" (given up at {progress.deadline_s:.0f} s)"
+            limit_text = f" (given up {progress.deadline_s:.0f} s after its workers start)"
         return text.append(f"{position}: {progress.activity}, {spent_s:.0f} s{limit_text}")
     places = progress.done if progress.total is None else f"{progress.done}/{progress.total}"
     text.append(f"  {places} places")

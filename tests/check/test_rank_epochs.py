@@ -70,6 +70,10 @@ def test_a_job_whose_first_rank_trains_alone_at_first_is_refused() -> None:
         refuse_lone_steps(PLAN, [interleave(12, 32, others=3)])
 
 
+def test_ranks_that_are_far_apart_in_one_run_alone_are_not_refused() -> None:
+    refuse_lone_steps(PLAN, [interleave(12, 32), interleave(0, 32)])
+
+
 @pytest.mark.parametrize(
     "history",
     [
