@@ -195,7 +195,11 @@ def facts(card: Card) -> object:
 
 @pytest.mark.parametrize(
     ("defect", "lanes"),
-    [(None, 3), (loses_momentum, 1), (loses_in_epoch(3), 3)],
+    [
+        pytest.param(None, 3, marks=pytest.mark.nightly),
+        (loses_momentum, 1),
+        pytest.param(loses_in_epoch(3), 3, marks=pytest.mark.nightly),
+    ],
     ids=["right", "momentum", "one epoch"],
 )
 def test_an_audit_finds_the_same_together_and_one_by_one(

@@ -20,15 +20,21 @@ def told_of(found, due: tuple[int, int]):
 """
 
 
-def test_no_gauge_is_worse_than_recorded() -> None:
-    problems = list(gauges.find_worse(gauges.measure(ROOT), gauges.load_recorded()))
+@pytest.fixture(scope="module")
+def actual() -> gauges.Gauges:
+    """Return the gauges of the tree, measured once: each parses all of chaos."""
+    return gauges.measure(ROOT)
+
+
+def test_no_gauge_is_worse_than_recorded(actual: gauges.Gauges) -> None:
+    problems = list(gauges.find_worse(actual, gauges.load_recorded()))
 
     assert not problems, "\n".join(problems) + "\nmend it; `python -m tests.tools.gauges` shows all"
 
 
-def test_what_has_fallen_is_recorded() -> None:
+def test_what_has_fallen_is_recorded(actual: gauges.Gauges) -> None:
     """So that no later commit can lose what one has earned."""
-    actual, recorded = gauges.measure(ROOT), gauges.load_recorded()
+    recorded = gauges.load_recorded()
     slack = [
         f"{name}: {package}"
         for name in ("odd names, %", "odd function names, %")
@@ -64,19 +70,18 @@ def test_a_worse_file_is_noticed(gauge: str, worse: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def worse(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def worse(tmp_path_factory: pytest.TempPathFactory, actual: gauges.Gauges) -> list[str]:
     """Return what is worse in a copy of the tree with a planted module, page and test."""
     root = tmp_path_factory.mktemp("tree")
     for folder in ("chaos", "docs", "tests"):
         shutil.copytree(
             ROOT / folder, root / folder, ignore=lambda at, names: _useless(Path(at), names)
         )
-    before = gauges.measure(root)
     (root / "chaos/check/of_no_test.py").write_text(PLANTED * 40, encoding="utf-8")
     (root / "chaos/probe/late.py").write_text(LATE, encoding="utf-8")
     (root / "docs/planted.md").write_text("word " * 5000 + ".\n\n" + LONG * 400, encoding="utf-8")
     (root / "tests/check/test_zebra_of_none.py").write_text(ASSERTS, encoding="utf-8")
-    return list(gauges.find_worse(gauges.measure(root), before))
+    return list(gauges.find_worse(gauges.measure(root), actual))
 
 
 LATE = """\

@@ -23,6 +23,7 @@ def test_the_page_names_every_file_of_the_worked_example() -> None:
     assert [file for file in added_to() if f"`{file}`" not in page] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_the_worked_example_adds_a_check_that_all_tests_of_checks_accept(tmp_path: Path) -> None:
     for folder in ("chaos", "tests/check", "docs"):

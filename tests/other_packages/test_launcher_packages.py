@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.embedded
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_job_is_started_again_by_the_launcher_of_another_package(
     project: Path, packages: Path

@@ -77,6 +77,7 @@ def test_a_value_that_acts_as_data_is_drawn_is_shown_to_be_the_cause(
     assert shown["read"] == 'saved = torch.load("saved.pt")'
 
 
+@pytest.mark.nightly
 def test_a_run_of_another_backend_is_explained_by_its_like_on_the_embedded_one(
     audited: tuple[Path, dict[str, object], str],
 ) -> None:
@@ -246,14 +247,19 @@ def audited_job(job: dict[str, str], folder: Path, *words: str) -> dict[str, Any
     return card
 
 
+def later(job: dict[str, str], name: str) -> Any:
+    """Return a job of a class that another one stands for in CI."""
+    return pytest.param(job, name, marks=pytest.mark.nightly)
+
+
 @pytest.mark.parametrize(
     ("job", "name"),
     [
         (QUEUE, "`pool.service.budget.served` set to "),
-        (CALLBACK, "`callbacks[0].margin` set to "),
-        (DRAWING, "`callbacks[0].margin` set to "),
-        (WORDS, "`names` at the resume"),
-        (COPIES, "`data.epoch` in the loader's processes set to 0"),
+        later(CALLBACK, "`callbacks[0].margin` set to "),
+        later(DRAWING, "`callbacks[0].margin` set to "),
+        later(WORDS, "`names` at the resume"),
+        later(COPIES, "`data.epoch` in the loader's processes set to 0"),
     ],
     ids=["queue", "callback", "drawing", "words", "copies"],
 )
@@ -265,6 +271,7 @@ def test_the_object_at_fault_is_named(job: dict[str, str], name: str, tmp_path: 
     assert card["verdict"]["severity"] == "wrong result"
 
 
+@pytest.mark.nightly
 def test_what_is_drawn_does_not_excuse_a_number_that_is_lost(tmp_path: Path) -> None:
     card = audited_job(DRAWING, tmp_path, "--accept", "rng")
 
@@ -323,6 +330,7 @@ main()
 """
 
 
+@pytest.mark.nightly
 def test_a_file_that_is_ahead_of_the_checkpoint_is_shown_to_be_the_cause(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TABLE, encoding="utf-8")
     words = ("--launcher", "python", "--max-runs", "3", "--format", "json", "--no-confirm")

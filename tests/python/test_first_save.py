@@ -67,9 +67,13 @@ def first_args(done: FinishedRun) -> list[bool]:
 @pytest.mark.parametrize(
     "place",
     [
-        pytest.param("{epoch: 0, step: 2, rank: 0}", id="before it"),
+        pytest.param("{epoch: 0, step: 2, rank: 0}", id="before it", marks=pytest.mark.nightly),
         pytest.param("{epoch: 0, moment: saving, rank: 0}", id="within it"),
-        pytest.param("{epoch: 0, moment: renaming, rank: 0}", id="before its name"),
+        pytest.param(
+            "{epoch: 0, moment: renaming, rank: 0}",
+            id="before its name",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_a_start_that_has_nothing_to_read_is_without_the_argument(

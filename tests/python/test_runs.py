@@ -51,7 +51,7 @@ def test_a_wrong_script_is_named(run: RunScenario, scenario: str) -> None:
     assert done.verdict.status == "fail"
 
 
-@pytest.mark.parametrize("by", ["fork", "process"])
+@pytest.mark.parametrize("by", [pytest.param("fork", marks=pytest.mark.nightly), "process"])
 def test_processes_that_the_script_starts_are_its_ranks(run: RunScenario, by: str) -> None:
     done = run("spawned_killed_mid_epoch", args={"by": by})
 

@@ -245,7 +245,7 @@ def test_what_cannot_be_forked_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     assert TorchrunBackend.why_not_forked({"CUDA_VISIBLE_DEVICES": ""}) is None
 
 
-@pytest.mark.parametrize("backend", ["fork", "torchrun"])
+@pytest.mark.parametrize("backend", ["fork", pytest.param("torchrun", marks=pytest.mark.nightly)])
 def test_a_module_is_run_from_the_working_directory_with_its_package(
     runs: Runs, backend: PlanBackend
 ) -> None:

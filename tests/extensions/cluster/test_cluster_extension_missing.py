@@ -76,7 +76,7 @@ def test_an_audit_on_a_cluster_is_refused(core: Path, tmp_path: Path) -> None:
     assert "chaos's extension cluster" in done.stderr + done.stdout
 
 
-@pytest.mark.embedded
+@pytest.mark.nightly
 @pytest.mark.timeout(180)
 def test_a_scenario_on_forked_workers_runs(core: Path, tmp_path: Path) -> None:
     done = run_chaos(core, tmp_path, "--backend", "fork")

@@ -231,7 +231,7 @@ def until(is_so: Callable[[], bool]) -> bool:
     return await_condition(is_so, SystemClock(), within_s=60, poll_s=0.2)
 
 
-@pytest.mark.embedded
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_requeue_comes_back_and_the_job_of_others_runs_on(theirs: Theirs) -> None:
     done = theirs.run("requeued")
