@@ -1,4 +1,4 @@
-"""What `chaos list` has: faults, places, checks and findings, in one line each and in full."""
+"""The lists of `chaos list`: faults, places, checks and findings, in one line each and in full."""
 
 import inspect
 import re
