@@ -94,11 +94,11 @@ def options_in(text: str) -> list[str]:
 
 
 def inline_options() -> dict[str, str]:
-    """Return a document for each long option that the prose names, notes of old days left out."""
+    """Return a document for each long option that the prose names, notes left out."""
     return {
         option: str(document.relative_to(ROOT))
         for document in DOCUMENTS
-        if document.parent.name != "notes"  # which are not rewritten
+        if document.parent.name != "notes"  # which name options that were cut
         for span in _CODE.findall(_FENCE.sub("", document.read_text(encoding="utf-8")))
         for option in options_in(span)
     }

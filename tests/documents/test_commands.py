@@ -225,7 +225,6 @@ def test_paths_in_the_documents_exist() -> None:
     missing = [
         f"{document.name}: {name}"
         for document, text in texts.items()
-        if document.parent.name != "notes"  # which are not rewritten
         for name in re.findall(r"`((?:chaos|tests|scenarios|docs)/[\w./-]+)`", text)
         if not (ROOT / name).exists()
         and name not in added

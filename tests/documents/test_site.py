@@ -17,11 +17,9 @@ README_LINES_MAX = 100
 FIRST_SCREEN_LINES_MAX = 25
 FIRST_WORDS_MAX, WORDS_MAX = 100, 130  # a phone shows some 130
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-# Those that are made from the code have its words, and notes are not rewritten.
+# Those that are made from the code have its words.
 WRITTEN = [
-    page
-    for page in sorted((ROOT / "docs").rglob("*.md"))
-    if page.parent.name not in {"notes", "reference"}
+    page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "reference"
 ]
 # The longest that a page for users may be, without its code.
 USER_WORDS_MAX = 1500
