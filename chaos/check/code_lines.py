@@ -73,6 +73,11 @@ def describe_save_contents(lines: Sequence[JobLine]) -> str:
     """Return in a sentence what belongs in the lines that save and read; empty if not known."""
     named_lines = [line for line in lines if line.names and not line.is_saved]
     lines_by_role = {line.role: line for line in reversed(lines)}
+    saved_names = [name for line in lines if line.is_saved for name in line.names]
+    if saved_names and not named_lines and "read" in lines_by_role:
+        calls = join_names([f"`{name}.load_state_dict`" for name in saved_names])
+        verb, subject = ("belongs", "it is") if len(saved_names) == 1 else ("belong", "they are")
+        return f"{calls} {verb} after {lines_by_role['read'].location}, once {subject} made"
     if not named_lines or "saved" not in lines_by_role:
         return ""
     has_parts = all(line.part for line in named_lines)

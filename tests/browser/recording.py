@@ -1,4 +1,4 @@
-"""A picture of a terminal: what a command printed, line after line, as SVG without scripts."""
+"""A picture of a terminal: what a command printed, as SVG without scripts and without motion."""
 
 import io
 import re
@@ -8,17 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 COLUMNS = 80
-FIRST_S, LINE_S = 0.8, 0.05  # until the first line of the output, and from line to line
 _FONTS = re.compile(r"@font-face \{\{.*?\}\}\n", re.DOTALL)  # rich has them fetched
-# Each line comes with its delay; who wants no motion sees all of it at once.
-_COMES = """
-    @keyframes comes {{ from {{ opacity: 0 }} to {{ opacity: 1 }} }}
-    .{unique_id}-matrix text {{ animation: comes 1ms both }}
-    @media (prefers-reduced-motion: reduce) {{ .{unique_id}-matrix text {{ animation: none }} }}
-    {styles}"""
-FORMAT = _FONTS.sub("", CONSOLE_SVG_FORMAT).replace("{styles}", _COMES.strip(), 1)
-FORMAT = FORMAT.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, monospace")
-_LINE = re.compile(r'(<text class="[^"]*-r\d+" x="[^"]*" y="([\d.]+)")')
+FORMAT = _FONTS.sub("", CONSOLE_SVG_FORMAT).replace(
+    "Fira Code, monospace", "ui-monospace, Menlo, Consolas, monospace"
+)
 
 
 def recording(command: str, printed: str) -> str:
@@ -32,14 +25,7 @@ def recording(command: str, printed: str) -> str:
     )
     console.print(Text.assemble(("$ ", "dim"), (command, "bold")))
     console.print(Text.from_ansi(printed), soft_wrap=True)
-    svg = console.export_svg(title="chaos", code_format=FORMAT, unique_id="chaos")
-    rows = sorted({float(y) for _, y in _LINE.findall(svg)})
-    return _LINE.sub(lambda found: f'{found[1]} style="animation-delay: {_at(rows, found)}s"', svg)
-
-
-def _at(rows: list[float], found: re.Match[str]) -> float:
-    row = rows.index(float(found[2]))
-    return round(FIRST_S + LINE_S * row, 2) if row else 0
+    return console.export_svg(title="chaos", code_format=FORMAT, unique_id="chaos")
 
 
 def paragraphs(printed: str, *begins: str) -> str:

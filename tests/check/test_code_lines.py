@@ -115,6 +115,14 @@ def test_what_belongs_in_a_save_is_said_with_the_lines() -> None:
     assert not describe_save_contents([])
 
 
+def test_of_what_the_file_holds_the_load_alone_is_asked_for() -> None:
+    part = line("made", "opt", part="optimizer").replace(is_saved=True)
+
+    text = describe_save_contents([part, line("saved"), line("read")])
+
+    assert text == "`opt.load_state_dict` belongs after t.py:7, once it is made"
+
+
 def test_a_verdict_with_lines_is_the_same_from_a_file() -> None:
     verdict = judged("optimizer.momentum_buffer")
 
