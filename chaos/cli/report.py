@@ -1,7 +1,7 @@
 """`chaos report`: the list of runs, and their reports in any form."""
 
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,6 +35,7 @@ from chaos.run.record_file import read_small_file, write_text
 from chaos.run.suites import find_newest_suites, find_previous_suite, load_suite
 
 FORMS: tuple[Form, ...] = ("text", "json", "junit", "md", "html")
+_NO_FOLDER = ("no folder is given", "`chaos report` alone lists them.")
 
 
 def report(  # noqa: PLR0913 - one parameter per option
@@ -75,17 +76,19 @@ def report(  # noqa: PLR0913 - one parameter per option
 
     Examples: chaos report; chaos report reports/node_lost/0-20261121T014500 --format md
     """
+    if bundle or keep:
+        other_options = {"--format": form, "--output": output, "--open": show, "--trend": trend}
+        _refuse_options(other_options, "--bundle" if bundle else "--keep")
+        _share_reproductions(path, bundle, keep)
+        return
     document = Document.from_options(form, output, *FORMS)
     if trend:
         _write_trend(reports, limit or 60, show=show)
         return
     if path is None:
-        if form or output or show or bundle or keep:
-            raise UsageError("no folder is given", "`chaos report` alone lists them.")
+        if form or output or show:
+            raise UsageError(*_NO_FOLDER)
         _print_reports(reports, limit or 20)
-        return
-    if bundle or keep:
-        _share_reproductions(path, bundle, keep)
         return
     stored_report = report_store.find_report(path)
     if form == "text" and output is None:
@@ -102,21 +105,29 @@ def report(  # noqa: PLR0913 - one parameter per option
         _open_page(output if output and output.suffix == ".html" else stored_report.page)
 
 
-def _share_reproductions(path: Path, bundle: Path | None, folder: Path | None) -> None:
+def _refuse_options(values: Mapping[str, object], option: str) -> None:
+    """Raise `UsageError` for options that were given beside one that takes none of them."""
+    if names := [name for name, value in values.items() if value]:
+        hint = f"Leave out {' and '.join(names)}, or call `chaos report` twice."
+        raise UsageError(f"{option} does not go with {' and '.join(names)}", hint)
+
+
+def _share_reproductions(path: Path | None, bundle: Path | None, folder: Path | None) -> None:
     """Write the reproductions of an audit's findings, and print the files."""
+    if path is None:
+        raise UsageError(*_NO_FOLDER)
     module = load_extension_module("bundle.bundle", "--bundle" if bundle else "--keep")
     stored_report = report_store.find_report(path)
     if stored_report.kind != "audit":
         hint = "A run's own scenario is `scenario.yaml` in its folder."
         raise UsageError("this is no audit", hint, location=format_path(stored_report.path))
     if bundle is not None:
-        with convert_write_errors(bundle):
-            names = module.build_bundle(stored_report.path, bundle)
-        write_document("".join(f"  {name}\n" for name in names))
-        write_document(f"{format_path(bundle.absolute())}: the script is in it as it is\n")
+        contents = module.build_bundle(stored_report.path, bundle)
+        write_document("".join(f"  {name}\n" for name in contents.names))
+        write_document("".join(f"not in it: {omission}\n" for omission in contents.omissions))
+        write_document(f"{format_path(bundle.absolute())}: {contents.code_sentence}\n")
     if folder is not None:
-        with convert_write_errors(folder):
-            files = module.keep_scenarios(stored_report.path, folder)
+        files = module.keep_scenarios(stored_report.path, folder)
         write_document("".join(f"{format_path(file)}\n" for file in files))
 
 
