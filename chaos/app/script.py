@@ -4,7 +4,9 @@ import os
 import re
 import shlex
 import warnings
+import zipfile
 from collections.abc import Callable, Sequence
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -32,6 +34,8 @@ from chaos.run.script_launcher import find_launcher_evidence
 from chaos.scenario_file.load import SUFFIX
 
 R = TypeVar("R")
+# The programs in a first line that run Python.
+_PYTHON_SHEBANG = re.compile(rb"python|pypy|\buv\b|pipx")
 
 
 def locate_script(script: Path, *, is_module: bool) -> ModuleFile:
@@ -54,23 +58,44 @@ def _refuse_scenario(script: Path) -> None:
 
 
 def check_syntax(script: ModuleFile) -> None:
-    """Raise `UsageError` for a script of Python's that does not compile, at its line."""
+    """Raise `UsageError` for a script of Python's that does not compile, at its line.
+
+    What Python runs without compiling it, and what is too deep to be compiled here, is left to the
+    start of the job.
+    """
     try:
         source = script.file.read_bytes()
     except OSError:  # reported where the plan is made
+        return
+    if _is_compiled(script.file, source):
         return
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the script's own start shows them
             compile(source, str(script.file), "exec", dont_inherit=True)
-    except SyntaxError as error:
-        location = f"{script.file}:{error.lineno or 1}"
+    except (RecursionError, MemoryError):
+        return
+    except (SyntaxError, ValueError) as error:  # ValueError: null bytes, until Python 3.11
+        raise _build_syntax_error(script.file, source, error) from error
+
+
+def _is_compiled(file: Path, source: bytes) -> bool:
+    """Return whether Python takes a file for bytecode, or for a zip with a `__main__.py`."""
+    is_bytecode = file.suffix == ".pyc" or source.startswith(MAGIC_NUMBER)
+    return is_bytecode or zipfile.is_zipfile(file)
+
+
+def _build_syntax_error(file: Path, source: bytes, error: SyntaxError | ValueError) -> UsageError:
+    """Return the error of a script that does not compile; a shell script is called one."""
+    shebang = source.partition(b"\n")[0] if source.startswith(b"#!") else b""
+    if file.suffix == ".sh" or (shebang and not _PYTHON_SHEBANG.search(shebang)):
+        hint = "Give the Python script that it starts."
+        return UsageError("this is no Python script", hint, location=str(file))
+    if isinstance(error, SyntaxError):
+        location = f"{file}:{error.lineno or 1}"
         problem = f"the script does not compile: {type(error).__name__}: {error.msg}"
-        raise UsageError(problem, (error.text or "").strip(), location=location) from error
-    except ValueError as error:  # null bytes
-        raise UsageError(
-            f"the script does not compile: {error}", location=str(script.file)
-        ) from error
+        return UsageError(problem, (error.text or "").strip(), location=location)
+    return UsageError(f"the script does not compile: {error}", location=str(file))
 
 
 class LauncherRequest(Protocol):

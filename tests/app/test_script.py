@@ -1,14 +1,17 @@
 """The launcher of a script: a guess that the first clean run refutes is taken back."""
 
+import py_compile
+import zipapp
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from chaos.app.script import retry_launcher
-from chaos.errors import FailedJobError, JobError, OtherLauncherError
+from chaos.app.script import check_syntax, retry_launcher
+from chaos.errors import FailedJobError, JobError, OtherLauncherError, UsageError
 from chaos.model.launcher import Launcher
+from chaos.run.modules import ModuleFile
 
 BY_LIBRARY = "from accelerate import Accelerator\nAccelerator()\n"
 BY_ITSELF = BY_LIBRARY + "import torch.distributed as dist\ndist.init_process_group()\n"
@@ -75,3 +78,49 @@ def test_what_a_start_has_shown_chooses_the_launcher_unless_one_is_given(script:
     assert retry_launcher(fail_at_first(error), RequestedStart(script)) == "torchrun"
     with pytest.raises(OtherLauncherError):
         retry_launcher(fail_at_first(error), RequestedStart(script, launcher="ray"))
+
+
+def test_compiled_scripts_and_zips_are_left_to_their_start(tmp_path: Path) -> None:
+    source = tmp_path / "app"
+    source.mkdir()
+    (source / "__main__.py").write_text("print('it trains')\n")
+    py_compile.compile(str(source / "__main__.py"), cfile=str(tmp_path / "train.pyc"))
+    (tmp_path / "compiled").write_bytes((tmp_path / "train.pyc").read_bytes())
+    zipapp.create_archive(source, tmp_path / "train.pyz")
+
+    for name in ("train.pyc", "compiled", "train.pyz"):
+        check_syntax(ModuleFile(tmp_path / name))
+
+
+@pytest.mark.parametrize("error", [RecursionError, MemoryError])
+def test_a_script_that_is_too_deep_to_compile_is_left_to_its_start(
+    script: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("chaos.app.script.compile", fail, raising=False)
+
+    check_syntax(ModuleFile(script))
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "is_shell"),
+    [
+        ("start.sh", "torchrun train.py\n", True),
+        ("start", "#!/bin/bash\ntorchrun train.py\n", True),
+        ("start", "#!/usr/bin/env python3\ntorchrun train.py\n", False),
+        ("start.py", "#!/usr/bin/env -S uv run --script\ntorchrun train.py\n", False),
+        ("start", "torchrun train.py\n", False),
+    ],
+)
+def test_a_shell_script_is_called_one(
+    tmp_path: Path, name: str, source: str, *, is_shell: bool
+) -> None:
+    (tmp_path / name).write_text(source)
+
+    with pytest.raises(UsageError) as caught:
+        check_syntax(ModuleFile(tmp_path / name))
+
+    assert ("Give the Python script that it starts" in str(caught.value)) is is_shell
+    assert ("SyntaxError" in str(caught.value)) is not is_shell
