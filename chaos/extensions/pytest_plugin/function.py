@@ -45,21 +45,41 @@ def build_test_scenario(item: pytest.Item, keywords: Mapping[str, Any]) -> Scena
     value |= {
         key: option_value for key, option_value in keywords.items() if option_value is not None
     }
-    if callable(value.get("faults")):
-        value["faults"] = _build_faults(value["faults"], item)
-    name = value.pop("name", None) or _find_docstring_line(item) or item.name
     line = (item.location[1] or 0) + 1
     path = Path(format_path(item.path))
+    if callable(value.get("faults")):
+        value["faults"] = _build_faults(value["faults"], item, location=f"{path}:{line}")
+    name = value.pop("name", None) or _find_docstring_line(item) or item.name
     scenario = build_scenario(value, name=name, path=path, line=line)
     check_expected_names(path, scenario, line=line)
     return scenario
 
 
-def _build_faults(build: Callable[..., Any], item: pytest.Item) -> Any:
-    """Return the faults that a function makes of the parameters of a test."""
+def _build_faults(build: Callable[..., Any], item: pytest.Item, *, location: str) -> Any:
+    """Return the faults that a function makes of the parameters of a test.
+
+    Raises `UsageError` where the function needs a parameter that the test does not have.
+    """
     callspec = getattr(item, "callspec", None)
-    parameters = {} if callspec is None else callspec.params
-    return build(**{name: parameters[name] for name in signature(build).parameters})
+    test_parameters = {} if callspec is None else callspec.params
+    parameters = signature(build).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        values = test_parameters
+    else:
+        names = [parameter.name for parameter in parameters]
+        values = {name: test_parameters[name] for name in names if name in test_parameters}
+    missing_names = [
+        parameter.name
+        for parameter in parameters
+        if parameter.name not in values
+        and parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    ]
+    if missing_names:
+        problem = f"the function in faults needs {', '.join(missing_names)}"
+        hint = f"The parameters of the test are: {', '.join(test_parameters) or 'none'}."
+        raise UsageError(problem, hint, location=location)
+    return build(**values)
 
 
 def build_test_plan(item: pytest.Item, scenario: Scenario, *, seed: int) -> Plan:

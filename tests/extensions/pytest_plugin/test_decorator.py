@@ -32,6 +32,20 @@ def test_faults_may_be_a_function_of_the_parameters_of_a_test(pytester: pytest.P
     assert sorted(steps) == [1, 1, 2, 2]
 
 
+@pytest.mark.parametrize("parameters", ["step, epoch=1", "epoch=1, **others", "step, *others"])
+def test_a_function_of_faults_may_have_defaults(pytester: pytest.Pytester, parameters: str) -> None:
+    step = "others['step']" if "**" in parameters else "step"
+    source = OF_PARAMETERS.replace("lambda step", f"lambda {parameters}")
+    source = source.replace("step=step", f"step={step}")
+    project(pytester.path, {"test_first.py": source})
+
+    items, _ = pytester.inline_genitems(*PLUGIN)
+    triggers = [item.stash[SCENARIO].faults[0].at for item in items]
+
+    steps = [trigger.step for trigger in triggers if isinstance(trigger, AtStep)]
+    assert sorted(steps) == [1, 1, 2, 2]
+
+
 @pytest.mark.parametrize(
     ("decorator", "said"),
     [
@@ -46,6 +60,10 @@ def test_faults_may_be_a_function_of_the_parameters_of_a_test(pytester: pytest.P
             "test_x.py:2: verdict must be one of pass, fail, inconclusive, got 'fine'",
         ),
         ("script='tiny.py', workers=1, expect={'verdict': 'fail', 'check': 'stat'}", "*'stat'*"),
+        (
+            "script='tiny.py', workers=1, faults=lambda step, rank=0: []",
+            "test_x.py:2: the function in faults needs step. The parameters of the test are: none.",
+        ),
     ],
 )
 def test_a_mistake_in_a_decorator_is_shown_at_its_line(
@@ -56,4 +74,16 @@ def test_a_mistake_in_a_decorator_is_shown_at_its_line(
     result = collected(pytester, {"test_x.py": test})
 
     result.stdout.fnmatch_lines(["*ERROR collecting test_x.py*", said])
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_a_wrong_parameter_of_a_function_of_faults_is_named_with_the_right_ones(
+    pytester: pytest.Pytester,
+) -> None:
+    source = OF_PARAMETERS.replace("lambda step", "lambda stp").replace("step=step", "step=stp")
+
+    result = collected(pytester, {"test_first.py": source})
+
+    said = "test_first.py:5: the function in faults needs stp. The parameters of the test are: "
+    result.stdout.fnmatch_lines(["*ERROR collecting test_first.py*", f"{said}step, name."])
     assert "Traceback" not in result.stdout.str()

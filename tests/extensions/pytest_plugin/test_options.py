@@ -2,13 +2,15 @@
 
 import argparse
 from types import SimpleNamespace
-from typing import cast
+from typing import cast, get_args
 
 import pytest
 
 import chaos.extensions.pytest_plugin.decorator
 import chaos.extensions.pytest_plugin.file  # noqa: F401
+from chaos.cli.options import AnyBackend
 from chaos.extensions.pytest_plugin.options import (
+    BACKENDS,
     has_parallel_clusters,
     parse_seeds,
     record_grouping,
@@ -137,3 +139,9 @@ def test_a_mistake_in_the_projects_settings_is_named_at_its_line(
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*pyproject.toml:2: unknown key 'bakend'. Did you mean backend?*"])
+
+
+def test_the_backends_are_those_of_the_command_line() -> None:
+    backend_type, *_ = get_args(AnyBackend)
+
+    assert sorted(BACKENDS) == sorted(get_args(backend_type))
