@@ -29,12 +29,18 @@ class CallableModule(ModuleType):
     def __doc__(self) -> str | None:  # type: ignore[override]
         """The function's, below its parameters: `help` shows a package, and no signature of it."""
         function = self._function
-        parameters = (
+        parameters = inspect.signature(function).parameters.values()
+        words = [
             str(parameter.replace(annotation=parameter.empty))
-            for parameter in inspect.signature(function).parameters.values()
+            for parameter in parameters
             if parameter.kind is not parameter.KEYWORD_ONLY
-        )
-        return f"{function.__name__}({', '.join(parameters)}, **keywords)\n\n{function.__doc__}"
+        ]
+        kinds = {parameter.kind for parameter in parameters}
+        if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_KEYWORD not in kinds:
+            words.append("**keywords")
+        call = f"{function.__name__}({', '.join(words)})"
+        # Under `python -OO` functions have no docstrings.
+        return call if function.__doc__ is None else f"{call}\n\n{function.__doc__}"
 
     @property
     def _function(self) -> Callable[..., Any]:
