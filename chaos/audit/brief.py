@@ -28,7 +28,7 @@ from chaos.report.parts import (
 )
 from chaos.wording import plural
 
-PARTS_SHOWN = 1
+NAMED_PARTS_MAX = 1
 
 
 def list_screen_parts(card: Card, *, is_verbose: bool) -> list[ReportPart]:
@@ -81,7 +81,7 @@ def _build_cause(cause: CauseSection) -> FindingPart:
         SourceLines(_select_first_lines(finding.lines)),
         Commands([(cause.label, cause.remedy)]),
     ]
-    return FindingPart(describe_finding(finding, PARTS_SHOWN), finding.consequence, parts)
+    return FindingPart(describe_finding(finding, NAMED_PARTS_MAX), finding.consequence, parts)
 
 
 def _select_first_lines(lines: Sequence[JobLine]) -> list[JobLine]:

@@ -101,7 +101,7 @@ class Finding(Record):
         run = self.smallest
         headline = (run.headline_without_guess if self.proof else "") or run.headline
         if not faults:
-            headline = capitalize_first(headline[_count_fault_letters(run, headline) :])
+            headline = capitalize_first(headline[_find_prefix_length(run, headline) :])
         if run.defect_keys[:1] != (self.defect,) and self._defect_sentence:
             headline = format_sentence(f"{faults}{self._defect_sentence}")
         # Instead of its usual reasons, where these were tried.
@@ -213,8 +213,8 @@ class Finding(Record):
         return " and ".join(filter(None, (places, runs)))
 
 
-def _count_fault_letters(run: RunRow, headline: str) -> int:
-    """Return the number of letters that a headline begins with for its faults."""
+def _find_prefix_length(run: RunRow, headline: str) -> int:
+    """Return the length of the faults at the beginning of a headline, 0 where it has none there."""
     is_first = bool(run.faults) and headline.startswith(capitalize_first(run.faults))
     return len(run.faults) if is_first else 0
 

@@ -28,7 +28,7 @@ HELP_PANEL = "Tools"
 HELP_LINE = "List or explain faults, places, checks and scenarios."
 
 LISTS = (*TOPICS, "scenarios", "jobs")
-_LIST_TEXTS = {
+_LIST_DESCRIPTIONS = {
     "faults": "what chaos can do to a job",
     "places": "when it can be done",
     "checks": "what is promised of each run",
@@ -62,7 +62,7 @@ def list_(
     Examples: chaos list faults; chaos list preempt_node; chaos list older-save
     """
     if what is None:
-        build_console().print(build_description_table("list", [*_LIST_TEXTS.items()]))
+        build_console().print(build_description_table("list", [*_LIST_DESCRIPTIONS.items()]))
     elif what == "findings":
         finding_rows = [*list_finding_rows(), *load_external_checks().kind_meanings.items()]
         build_console().print(build_description_table("finding", finding_rows))
