@@ -9,13 +9,14 @@ import ray
 
 from chaos.extensions.cluster.existing import agent as pools
 from chaos.extensions.cluster.existing.agent import AgentPool
+from chaos.extensions.cluster.existing.file_pieces import collect_pieces
 from chaos.extensions.cluster.existing.terms import ClusterFacts
 from chaos.model.event import StepDone
 from chaos.plan.permissions import InjectionGuard, Permissions
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, read_history
-from chaos.run.remote_files import collect_pieces, unpack_files
+from chaos.run.remote_files import unpack_files
 
 NEAR, FAR = "near0000aa", "far11111bb"
 BEHIND_NS = 5_000_000_000_000

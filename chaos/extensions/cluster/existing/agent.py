@@ -23,6 +23,12 @@ import psutil
 import ray
 
 from chaos.declaration import TOKEN_ENV
+from chaos.extensions.cluster.existing.file_pieces import (
+    FilePiece,
+    FilePositions,
+    HostCopies,
+    collect_pieces,
+)
 from chaos.extensions.cluster.existing.terms import LEASE_S, ClusterFacts, Lease
 from chaos.faults.world import RefusedError
 from chaos.launch.ray.agent import NodeOperations, find_run_processes
@@ -32,13 +38,7 @@ from chaos.processes.tree import is_running, kill
 from chaos.run import held_folders
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
-from chaos.run.remote_files import (
-    FilePiece,
-    FilePositions,
-    HostCopies,
-    build_remote_path,
-    collect_pieces,
-)
+from chaos.run.remote_files import build_remote_path
 from chaos.run.signals import find_signal
 
 POLL_S = 0.2
