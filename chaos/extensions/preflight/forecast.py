@@ -173,12 +173,14 @@ def _find_group_key(question: Question) -> object:
 def default_horizon_s(question: Question) -> float:
     """Return the horizon of a run: 1.5 times the deadline, or ten times the work.
 
-    A training that takes a hundred times its work does not end, for any deadline.
+    A training that takes a hundred times its work does not end, for any deadline, if it does not
+    take as long without any loss: time limits, saves and queues count as three times that.
     """
-    deadline_h = question.goal.deadline_h
+    deadline_h, min_s = question.goal.deadline_h, lossless_s(question)
+    needed_s = 3 * min_s if math.isfinite(min_s) else 0.0
     if deadline_h is None:
-        return 10 * question.work_s + DAY_S
-    return min(1.5 * deadline_h * HOUR_S, 100 * question.work_s + DAY_S)
+        return max(10 * question.work_s, needed_s) + DAY_S
+    return min(1.5 * deadline_h * HOUR_S, max(100 * question.work_s, needed_s) + DAY_S)
 
 
 _Part: TypeAlias = tuple[Sequence[tuple[Question, float]], int, np.random.SeedSequence, bool]

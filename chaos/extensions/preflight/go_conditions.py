@@ -30,7 +30,7 @@ def describe_go_conditions(
     are without limit, as in all advice.
     """
     changed_question = change_question(question, changes)
-    unlimited_question = _keep_start_limit(remove_limits(changed_question), changed_question)
+    unlimited_question = remove_limits(changed_question)
     conditions, ladders = (
         [*_relax_goals(question, final_forecast)],
         [ladder for ladder in _build_ladders(unlimited_question) if ladder],
@@ -44,14 +44,6 @@ def describe_go_conditions(
         return f"{prefix}it would take {', or '.join(conditions)}"
     ends = ", ".join(ladder[-1][0] for ladder in ladders)
     return f"{prefix}not even one of these would suffice: {ends}"
-
-
-def _keep_start_limit(unlimited_question: Question, question: Question) -> Question:
-    """Return a question with unlimited retries, queued again at its time limit as it was."""
-    if math.isinf(question.settings.start_limit_s):
-        return unlimited_question
-    requeues = question.settings.limit_requeues
-    return change_question(unlimited_question, {"settings.limit_requeues": requeues})
 
 
 def _suffices(question: Question, effort: Effort, condition: Condition) -> bool:

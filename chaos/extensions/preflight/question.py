@@ -301,13 +301,11 @@ BUDGETS = frozenset(
 
 
 def remove_limits(question: Question) -> Question:
-    """Return the question with unlimited retries, and queued again at each time limit."""
-    settings = question.settings
-    names = [
-        *settings.budgets,
-        *(["limit_requeues"] if math.isfinite(settings.start_limit_s) else []),
-    ]
-    return change_question(question, {f"settings.{name}": -1 for name in names})
+    """Return the question with unlimited retries.
+
+    How often it is queued again at a time limit is no budget of losses, and stays.
+    """
+    return change_question(question, {f"settings.{name}": -1 for name in question.settings.budgets})
 
 
 def find_value(plain: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401 (a plain value)

@@ -62,14 +62,28 @@ def _find_kept_work_s(trained_s: float, terms: JobTerms) -> float:
     return float(np.maximum(useful_s, saved_s)[0])
 
 
+def explain_impossible_starts(question: Question) -> str | None:
+    """Return in words that a training never ends within its starts, whatever is lost; None if not.
+
+    A start that a loss uses up is followed by one with all of its time, if the platform begins one.
+    """
+    why, (_, retries, _) = explain_start_limit(question), question.settings.limits
+    if why is None or retries == 0 or plan_lossless_course(question) is None:
+        return why
+    return None
+
+
 def explain_start_limit(question: Question) -> str | None:
-    """Return in words that a training does not end within its starts, even without any loss."""
+    """Return in words that a training does not end within its starts if nothing is lost."""
     settings = question.settings
     if not math.isfinite(settings.start_limit_s):
         return None
     course, limit = plan_lossless_course(question), format_hours(settings.start_limit_s / 3600)
     if course is None:
-        return f"each start is ended after {limit}, and none saves anything for the next one"
+        words = f"each start is ended after {limit}, and none saves anything for the next one"
+        is_silent = settings.limit_signal_s is None or question.job.saves_on_notice
+        hint = "if it saves on its signal, --set job.saves_on_notice=true"
+        return words if is_silent else f"{words}, as far as is said: {hint}"
     requeues = settings.limit_requeues
     if requeues < 0 or course.starts <= requeues + 1:
         return None
@@ -78,13 +92,16 @@ def explain_start_limit(question: Question) -> str | None:
             f"the training takes {course.starts} starts of {limit} without any loss, and is queued "
             f"again {plural(requeues, 'time')} at that limit"
         )
-    unlimited = question.model_copy(
-        update={"settings": settings.model_copy(update={"start_limit_h": None})}
-    )
-    course = plan_lossless_course(unlimited)
+    course = plan_lossless_course(remove_start_limit(question))
     assert course is not None
     return (
         f"the training takes {format_hours(course.duration_s / 3600)} without any loss, and its "
         f"start is ended after {limit} (start_limit_h) and not queued again for that "
         "(limit_requeues is 0)"
     )
+
+
+def remove_start_limit(question: Question) -> Question:
+    """Return the question with starts that no time limit ends."""
+    settings = question.settings.model_copy(update={"start_limit_h": None})
+    return question.model_copy(update={"settings": settings})

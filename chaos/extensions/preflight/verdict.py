@@ -22,7 +22,11 @@ from chaos.extensions.preflight.forecast import (
 from chaos.extensions.preflight.market import Market, Replay, find_worst_market
 from chaos.extensions.preflight.question import Question, change_question
 from chaos.extensions.preflight.rules.rule import RuleFinding
-from chaos.extensions.preflight.start_limit import explain_start_limit
+from chaos.extensions.preflight.start_limit import (
+    explain_impossible_starts,
+    explain_start_limit,
+    remove_start_limit,
+)
 from chaos.extensions.preflight.trace import FEW, count_losses, resample_trace
 from chaos.wording import plural
 
@@ -66,11 +70,20 @@ def find_verdict(
         if missed
         else _describe_open_goal(forecast, open_goals[0], need)
     )
+    limit_note = _describe_start_limit(question, forecast) if missed else ""
     if changed_forecast is not None and reaches(changed_forecast, need):
-        return "go with changes", why
+        return "go with changes", why + limit_note
     if not missed:
         return "cannot tell", why
-    return _judge_missed(forecast, forecast if changed_forecast is None else changed_forecast, need)
+    best_forecast = forecast if changed_forecast is None else changed_forecast
+    word, why = _judge_missed(forecast, best_forecast, need)
+    return word, why + limit_note
+
+
+def _describe_start_limit(question: Question, forecast: Forecast) -> str:
+    """Return the note on too short a limit of a start, if it ended runs that no loss renewed."""
+    limited = explain_start_limit(question) if forecast.timed_out.share else None
+    return "" if limited is None else f"; {limited}"
 
 
 def _judge_impossible(why: str, changed_forecast: Forecast | None, need: float) -> tuple[Word, str]:
@@ -130,9 +143,11 @@ def _find_weakest_goal(forecast: Forecast) -> tuple[str, Chance]:
 
 def explain_impossible(question: Question) -> str | None:
     """Return a goal that could not be met even without any loss; None if all could."""
-    goal, limited = question.goal, explain_start_limit(question)
+    goal, limited = question.goal, explain_impossible_starts(question)
     if limited is not None:
         return limited
+    if explain_start_limit(question) is not None:
+        question = remove_start_limit(question)  # only losses get it further, and few may do
     min_s = lossless_s(question)
     if goal.deadline_h is not None and min_s > goal.deadline_h * 3600:
         return (

@@ -12,9 +12,12 @@ from scipy.stats import poisson
 from chaos.errors import UsageError
 from chaos.extensions.preflight.answer import Answer, answer_question
 from chaos.extensions.preflight.forecast import Effort, build_forecast, simulate
+from chaos.extensions.preflight.market import find_preset
 from chaos.extensions.preflight.platform_files import load_platform_file
-from chaos.extensions.preflight.question import Question, change_question
-from chaos.extensions.preflight.start_limit import plan_lossless_course
+from chaos.extensions.preflight.question import Question, change_question, remove_limits
+from chaos.extensions.preflight.rules import findings
+from chaos.extensions.preflight.start_limit import explain_start_limit, plan_lossless_course
+from chaos.extensions.preflight.verdict import explain_impossible
 from tests.extensions.preflight.questions import memoryless
 from tests.extensions.preflight.shown import shown
 
@@ -233,3 +236,74 @@ def test_a_shorter_interval_is_advised_where_no_save_fits_into_a_start() -> None
     assert answer.word == "go with changes"
     assert answer.why.endswith("anything for the next one")
     assert answer.changes["job.checkpoint_every_steps"] < 4 * 3600
+
+
+def test_a_job_whose_losses_begin_starts_anew_is_no_no_go() -> None:
+    # Every loss uses up its start, and thirty hours on a busy market have many.
+    busy = find_preset("busy-16h").model_dump(mode="json")
+    question = limited(
+        24.0,
+        nodes=8,
+        every=600,
+        commits=180,
+        market=busy,
+        settings__max_restarts=0,
+        job__on_demand_nodes=0,
+    )
+    question = change_question(question, {"market": busy})
+
+    answer = answer_question(question, Effort(runs=400, jobs=1))
+
+    assert explain_start_limit(question) is not None
+    assert answer.forecast is not None
+    assert answer.forecast.finishes.share == 1
+    assert explain_impossible(question) is None
+    assert answer.word == "go"
+    (finding,) = (found for found in answer.findings if found.rule.startswith("start-limit"))
+    assert finding.weight == "advice"
+    assert "its start is ended after 24.0 h" in finding.text
+
+
+def test_where_no_loss_begins_a_start_anew_too_few_of_them_stop_the_job() -> None:
+    question = limited(4.0, every=500, commits=144, settings__job_retries=0)
+
+    assert explain_impossible(question) == explain_start_limit(question) is not None
+    assert "start-limit" in {found.rule for found in findings(question) if found.weight == "stops"}
+
+
+def test_a_deadline_is_not_held_against_starts_that_no_limit_begins() -> None:
+    # Twenty hours of the queue at each limit are none of a job that is not queued at it.
+    question = limited(4.0, every=500, commits=144, costs__schedule_s=72_000.0)
+
+    assert explain_impossible(change_question(question, {"goal.deadline_h": 60.0})) is None
+
+
+def test_the_horizon_knows_the_queues_between_starts() -> None:
+    question = limited(1.0, -1, every=500, commits=172, costs__schedule_s=72_000.0)
+    course = plan_lossless_course(question)
+
+    outcomes = simulate(question, runs=100, seed=0, jobs=1)
+
+    assert course is not None
+    assert outcomes.finished.all()
+    assert outcomes.end_s == pytest.approx(course.duration_s)
+
+
+@pytest.mark.parametrize(("signal_s", "is_hinted"), [(60.0, True), (None, False)])
+def test_a_signal_on_which_a_job_may_save_is_named_where_no_start_saves(
+    signal_s: float | None, *, is_hinted: bool
+) -> None:
+    question = limited(1.0, 9, every=8000, commits=2, settings__limit_signal_s=signal_s)
+
+    why = explain_impossible(question)
+
+    assert why is not None
+    assert ("--set job.saves_on_notice=true" in why) == is_hinted
+
+
+@pytest.mark.parametrize("requeues", [0, 3, -1])
+def test_unlimited_retries_leave_the_starts_as_they_are(requeues: int) -> None:
+    unlimited = remove_limits(limited(4.0, requeues, settings__max_restarts=2))
+
+    assert unlimited.settings.limit_requeues == requeues
+    assert unlimited.settings.limits[0] == -1

@@ -8,7 +8,10 @@ from chaos.extensions.preflight.rules import rule
 from chaos.extensions.preflight.rules.losses import describe_ended_runs
 from chaos.extensions.preflight.rules.rule import Predictions
 from chaos.extensions.preflight.settings import TorchrunSettings
-from chaos.extensions.preflight.start_limit import explain_start_limit
+from chaos.extensions.preflight.start_limit import (
+    explain_impossible_starts,
+    explain_start_limit,
+)
 from chaos.wording import plural
 
 stops = partial(rule.stops, of=TorchrunSettings)
@@ -156,21 +159,9 @@ def _join_timeout_short(question: Question) -> str | None:
 @stops(
     "start-limit",
     reason="A job of Slurm's that reaches its --time is TIMEOUT, and not requeued for it: only a "
-    "script that queues itself again before then goes on (settings.limit_requeues).",
+    "script that queues itself again before then goes on (settings.limit_requeues), and only from "
+    "what a start has saved.",
     source="Slurm 22.05, sbatch(1): --time, --requeue",
-    bad={"settings.start_limit_h": 2.0},
-    good={"settings.start_limit_h": 2.0, "settings.limit_requeues": 20},
-)
-def _longer_than_its_starts(question: Question) -> str | None:
-    return None if question.costs is None else explain_start_limit(question)
-
-
-@stops(
-    "start-limit-before-save",
-    reason="A start of a Slurm job that ends before its first save leaves nothing for the next one "
-    "to go on from, however often it is queued again. A job that gets a signal before its "
-    "limit may save then, and is not meant.",
-    source="Slurm 22.05, sbatch(1): --time, --signal",
     bad={"settings.start_limit_h": 0.1, "settings.limit_requeues": -1},
     good={
         "settings.start_limit_h": 0.1,
@@ -179,18 +170,22 @@ def _longer_than_its_starts(question: Question) -> str | None:
         "job.saves_on_notice": True,
     },
 )
-def _no_save_in_a_start(question: Question) -> str | None:
-    settings, costs = question.torchrun, question.costs
-    if settings.start_limit_h is None or settings.limit_signal_s is not None or costs is None:
+def _longer_than_its_starts(question: Question) -> str | None:
+    return None if question.costs is None else explain_impossible_starts(question)
+
+
+@advises(
+    "start-limit-without-losses",
+    reason="A start that a loss used up is followed by one with all of its time. A job that is "
+    "longer than its starts ends only if losses come often enough for that.",
+    source="Slurm 22.05, sbatch(1): --time, --requeue",
+    bad={"settings.start_limit_h": 2.0},
+    good={"settings.start_limit_h": 2.0, "settings.limit_requeues": 20},
+)
+def _longer_without_losses(question: Question) -> str | None:
+    if question.costs is None or explain_impossible_starts(question) is not None:
         return None
-    first_s = costs.start_s + question.interval_s + costs.save_s + costs.upload_s
-    if first_s <= settings.start_limit_h * 3600:
-        return None
-    return (
-        f"each start is ended after {format_hours(settings.start_limit_h)}, and the first "
-        "checkpoint "
-        f"is whole {format_seconds(first_s)} after it began: none goes further than the one before"
-    )
+    return explain_start_limit(question)
 
 
 @advises(
