@@ -206,14 +206,16 @@ def _find_time_columns(kinds: Sequence[str]) -> tuple[int, ...] | None:
     return (kinds.index("number"),) if "number" in kinds else None
 
 
-_COUNTED = re.compile(r"(?i)count|nodes|instances|capacity|held|running|alive|\bup\b|\bn\b")
-_NO_COUNT = re.compile(r"(?i)interrupt|lost|loss|preempt|util|price|cost|percent|%|temp|fail")
+COUNTED = re.compile(r"(?i)count|nodes|instances|capacity|held|running|alive|\bup\b|\bn\b")
+_NO_COUNT = re.compile(
+    r"(?i)interrupt(?!ibl)|lost|loss|preempt(?!ibl)|util|price|cost|percent|%|temp|fail"
+)
 
 
 def _find_count_column(heads: Sequence[str], candidates: Sequence[int]) -> int | None:
     """Return the column of counts by its heading."""
     matches = [
-        column for column in candidates if column < len(heads) and _COUNTED.search(heads[column])
+        column for column in candidates if column < len(heads) and COUNTED.search(heads[column])
     ]
     return matches[0] if len(matches) == 1 else None
 

@@ -13,6 +13,7 @@ from chaos.extensions.preflight.event_logs import RETURN_S
 from chaos.extensions.preflight.market import Doubt, Exponential, LossNotice, Market
 from chaos.extensions.preflight.trace import FEW, RESAMPLES, NodeLife, choose_law
 from chaos.extensions.preflight.trace_columns import (
+    COUNTED,
     UNITS,
     HeadedTable,
     TraceError,
@@ -29,18 +30,23 @@ _RETURN_NOTE = (
     "(--set market.away_h=H)"
 )
 _LIFE_HEAD = re.compile(r"(?i)life|lived|uptime|\bage\b")
-_END_HEAD = re.compile(r"(?i)preempt|\blost\b|_lost|interrupt|ended|is_over|terminat")
+_END_HEAD = re.compile(r"(?i)preempt(?!ibl)|\blost\b|_lost|interrupt(?!ibl)|ended|is_over|terminat")
+_GOING_HEAD = re.compile(r"(?i)censor|alive|still|running|ongoing")
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def parse_lives(name: str, lines: Sequence[str], unit: Unit | None) -> tuple[NodeLife, ...] | None:
     """Return the lives of a table that has a column of them; None for any other text.
 
-    A column such as `preempted` says which of them a loss ended; without one all did.
+    A column such as `preempted` says which of them a loss ended, and one such as `censored` which
+    of them none did; without one all were ended. Losses with their times are no list of lives.
     """
     table = parse_headed_table(lines)
     column = None if table is None else _find_life_column(table)
     if table is None or column is None:
+        return None
+    end_column = _find_end_column(table, column)
+    if not _has_only_lives(table, column, end_column):
         return None
     stated_unit = unit or parse_heading_unit(table.heads[column])
     if stated_unit is None:
@@ -49,24 +55,54 @@ def parse_lives(name: str, lines: Sequence[str], unit: Unit | None) -> tuple[Nod
             f"Say it: --trace-unit {', '.join(UNITS)}.",
             location=name,
         )
-    end_column = next((n for n, head in enumerate(table.heads) if _END_HEAD.search(head)), None)
+    is_inverse = end_column is not None and _GOING_HEAD.search(table.heads[end_column]) is not None
     return tuple(
         NodeLife(
             _parse_hours(name, line, cells[column], UNITS[stated_unit]),
-            end_column is None or _parse_truth(name, line, cells[end_column]),
+            end_column is None or _parse_truth(name, line, cells[end_column]) != is_inverse,
         )
         for line, cells in table.rows
     )
 
 
 def _find_life_column(table: HeadedTable) -> int | None:
-    """Return the one column of numbers that is of lives, in a table without dates."""
+    """Return the one column of numbers that is of lives."""
     columns = [
         n
         for n, head in enumerate(table.heads)
         if _LIFE_HEAD.search(head) and find_cell_kind(table.rows[0][1][n]) == "number"
     ]
     return columns[0] if len(columns) == 1 else None
+
+
+def _find_end_column(table: HeadedTable, life_column: int) -> int | None:
+    """Return the column that says whether a loss ended a life, which is one of truths.
+
+    A column of other texts is returned as well, so that they are refused and not passed over.
+    """
+    first = table.rows[0][1]
+    columns = [
+        n
+        for n, head in enumerate(table.heads)
+        if n != life_column and (_END_HEAD.search(head) or _GOING_HEAD.search(head))
+    ]
+    truths = [n for n in columns if first[n].lower() in _TRUTHS]
+    texts = [n for n in columns if find_cell_kind(first[n]) == "text"]
+    return next(iter([*truths, *texts]), None)
+
+
+def _has_only_lives(table: HeadedTable, life_column: int, end_column: int | None) -> bool:
+    """Return whether a table has no counts of nodes beside its lives, and no times of losses."""
+    first = table.rows[0][1]
+    for n, head in enumerate(table.heads):
+        kind = find_cell_kind(first[n])
+        if n in (life_column, end_column) or kind == "text":
+            continue
+        is_count = kind == "number" and COUNTED.search(head) is not None
+        is_time = kind != "number" or _END_HEAD.search(head) is not None
+        if is_count or (is_time and end_column is None):
+            return False
+    return True
 
 
 def _parse_hours(name: str, line: int, text: str, unit_s: float) -> float:

@@ -6,6 +6,7 @@ What a column has is known by its heading, such as `preemption_time`.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from chaos.extensions.preflight.event_logs import EventLog, NodeEvent, build_event_log
 from chaos.extensions.preflight.trace_columns import (
@@ -21,7 +22,11 @@ from chaos.extensions.preflight.trace_columns import (
     parse_rows,
 )
 
-_LOSS_HEAD = re.compile(r"(?i)preempt|interrupt|evict|reclaim|terminat|\blost\b|_lost|\bloss")
+_LOSS_HEAD = re.compile(
+    r"(?i)preempt(?!ibl)|interrupt(?!ibl)|evict|reclaim(?!abl)|terminat"
+    r"|(?<![a-z])(?:lost|loss(?:es)?)(?![a-z])"
+)
+_TIME_HEAD = re.compile(r"(?i)time|date|stamp|(?<![a-z])at(?![a-z])")
 _NODE_HEAD = re.compile(r"(?i)node|instance|host|machine|\bvm|\bid\b|_id\b")
 TABLE = "a table of losses"
 
@@ -35,10 +40,30 @@ def parse_losses(
     """
     table = parse_headed_table(lines)
     if table is not None and table.time is not None:
+        table = replace(table, time=_find_loss_times(table))
+    if table is not None and table.time is not None:
         log = _parse_loss_columns(name, table, unit)
         if log is not None:
             return log
     return _parse_removals(name, lines, unit, has_held=has_held)
+
+
+def _find_loss_times(table: HeadedTable) -> tuple[int, ...] | None:
+    """Return the columns of a table's times: of several, those of losses, and none of nodes."""
+    assert table.time is not None
+    first, kind = table.rows[0][1], find_cell_kind(table.rows[0][1][table.time[0]])
+    if kind == "date":
+        return table.time
+    candidates = [n for n in range(table.width) if find_cell_kind(first[n]) == kind]
+    losses = [
+        n
+        for n in candidates
+        if _LOSS_HEAD.search(table.heads[n])
+        and (kind == "moment" or _TIME_HEAD.search(table.heads[n]))
+    ]
+    others = [n for n in candidates if kind == "moment" or not _NODE_HEAD.search(table.heads[n])]
+    column = next(iter([*losses, *others]), None)
+    return None if column is None else (column,)
 
 
 def _parse_loss_columns(name: str, table: HeadedTable, unit: Unit | None) -> EventLog | None:

@@ -137,6 +137,70 @@ def test_a_life_that_goes_on_counts_as_longer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("head", "rows", "hours"),
+    [
+        ("id,lifetime_hours,censored", "a,10,false\nb,30,true\n", 40),
+        ("id,lifetime_hours,still_running", "a,10,0\nb,30,1\n", 40),
+        ("id,lifetime_hours,alive", "a,10,0\nb,30,1\n", 40),
+        ("node,lifetime_before_preemption_hours", "a,10\nb,30\n", 20),
+        ("id,lifetime_hours,preemptible", "a,10,true\nb,30,true\n", 20),
+        ("id,launch_time,lifetime_hours,preempted", "a,2026-03-01 03:00:00,9,1\n", 9),
+    ],
+)
+def test_a_column_of_truths_alone_says_which_lives_ended(
+    head: str, rows: str, hours: float, tmp_path: Path
+) -> None:
+    assert learnt(tmp_path, f"{head}\n{rows}")[0] == pytest.approx(hours)
+
+
+def test_a_count_series_with_the_hours_of_nodes_is_no_list_of_lives(tmp_path: Path) -> None:
+    rows = "".join(f"{date},{n},{4 - n}\n" for n, date in enumerate(DATES[:3], 1))
+    plain = "".join(f"{n},{n},{4 - n}\n" for n in range(1, 4))
+
+    dated = loaded(tmp_path, f"timestamp,uptime_hours,nodes_up\n{rows}", None)
+    timed = loaded(tmp_path, f"hour,uptime_hours,nodes_up\n{plain}", None)
+
+    assert dated.drops == timed.drops == (1, 1)
+
+
+def test_lives_with_the_times_of_their_losses_are_losses(tmp_path: Path) -> None:
+    rows = "".join(f"n{n},{date},{n + 1}\n" for n, date in enumerate(DATES))
+
+    trace = loaded(tmp_path, f"instance_id,preemption_time,lifetime_hours\n{rows}")
+
+    assert trace.drops == (1, 2, 1)
+
+
+@pytest.mark.parametrize("head", ["preemptible_nodes", "interruptible_instances"])
+def test_nodes_that_may_be_lost_are_held(head: str, tmp_path: Path) -> None:
+    rows = "".join(f"{date},{count}\n" for date, count in zip(DATES, (4, 3, 4, 2), strict=True))
+
+    assert loaded(tmp_path, f"timestamp,{head}\n{rows}", None).drops == (1, 2)
+
+
+@pytest.mark.parametrize("head", ["lost_nodes", "node_losses", "loss"])
+def test_a_count_of_losses_is_known_by_its_word(head: str, tmp_path: Path) -> None:
+    assert loaded(tmp_path, COUNTED.replace("preempted", head)).drops == (1, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("head", "rows"),
+    [
+        ("node_id,preempted_at_s", [(7, 3600), (5, 7200), (9, 90_000)]),
+        ("launch_s,preempted_at_s", [(7, 3600), (5, 7200), (9, 90_000)]),
+        ("launch_time,preemption_time", [(DATES[0], DATES[1]), (DATES[0], DATES[3])]),
+    ],
+)
+def test_of_several_times_that_of_the_loss_counts(
+    head: str, rows: list[tuple[object, object]], tmp_path: Path
+) -> None:
+    trace = loaded(tmp_path, "\n".join([head, *(f"{a},{b}" for a, b in rows)]))
+
+    assert trace.drops == (1,) * len(rows)
+    assert trace.span_s > 19 * 3600
+
+
+@pytest.mark.parametrize(
     ("rows", "options", "problem"),
     [
         ("a,3,true", {"replay": True}, "Leave --replay-trace out"),
