@@ -16,6 +16,8 @@ class FileValue(NamedTuple):
     value: Any
     line: int
     description: str
+    #: a template, a variable or the user is yet to fill it in
+    is_unfilled: bool = False
 
 
 class PlatformDocument:
@@ -53,7 +55,7 @@ class PlatformDocument:
         value = self.get_value(*loc)
         if isinstance(value, str) and not value.strip().isdigit():
             words = f"{name} is missing: {loc[-1]} is {value}, to be filled in"
-            return WholeNumber(None, FileValue("", value, self.line(*loc), words))
+            return WholeNumber(None, FileValue("", value, self.line(*loc), words, is_unfilled=True))
         if isinstance(value, str):
             value = int(value)
         is_whole = isinstance(value, int) and not isinstance(value, bool)
@@ -64,14 +66,45 @@ _EXPRESSION = re.compile(r"(?<!\$)\{\{.*?\}\}")
 
 
 def find_template_values(text: str, offset: int) -> Iterator[FileValue]:
-    """Yield each line of a file with a value that a template is yet to fill in."""
-    for number, line in enumerate(text.splitlines(), 1):
+    """Yield each line of a YAML with a value that a template is yet to fill in.
+
+    Braces in a command are left alone: `docker inspect --format '{{.State.Status}}'` has its own.
+    """
+    for number, line in _list_lines_of_fields(text):
         plain = line.partition("#")[0] if line.lstrip().startswith("#") else line
         for match in _EXPRESSION.finditer(plain):
             key = re.search(r"([\w.-]+):[^:]*$", plain[: match.start()])
             owner = f"{key[1]} is " if key else ""
             words = f"{owner}{match[0]}, to be filled in: render the template first"
-            yield FileValue("", match[0], number + offset, words)
+            yield FileValue("", match[0], number + offset, words, is_unfilled=True)
+
+
+_BLOCK = re.compile(r"[\w.-]+:\s+[|>][-+\d]*\s*$|-\s+[|>][-+\d]*\s*$")
+_COMMAND = re.compile(r"[\"']?(?:commands?|args|run|setup|entrypoint)[\"']?:(?:\s|$)")
+
+
+def _list_lines_of_fields(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a YAML that are in no command and no block of text, with their numbers."""
+    skipped_indent: int | None = None
+    is_list_skipped = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        content = line.lstrip(" ")
+        indent = len(line) - len(content)
+        is_item = is_list_skipped and indent == skipped_indent and content.startswith("- ")
+        if skipped_indent is not None and (indent > skipped_indent or is_item):
+            continue
+        skipped_indent = None
+        field = content.lstrip("- ")
+        is_command = _COMMAND.match(field) is not None
+        if is_command or _BLOCK.search(content):
+            # A list may stand as deep as its key, which `- ` moves to the right.
+            is_bare = field.startswith(("|", ">"))
+            skipped_indent = indent + (0 if is_bare else len(content) - len(field))
+            is_list_skipped = is_command
+        if not is_command:
+            yield number, line
 
 
 class WholeNumber(NamedTuple):
@@ -140,7 +173,7 @@ def _parse_restarts(value: str, line: int) -> Iterator[FileValue]:
         return
     if not value.isdigit():
         words = f"settings.max_restarts is missing: --max-restarts is {value}, to be filled in"
-        yield FileValue("", value, line, words)
+        yield FileValue("", value, line, words, is_unfilled=True)
         return
     words = f"torchrun starts its workers again {plural(int(value), 'time')} (--max-restarts)"
     yield FileValue("settings.max_restarts", int(value), line, words)

@@ -63,9 +63,7 @@ class PlatformFile:
     @property
     def unfilled(self) -> tuple[str, ...]:
         """The values that a template or a variable is yet to fill in, in words."""
-        return tuple(
-            value.description for value in self.taken if "to be filled in" in value.description
-        )
+        return tuple(value.description for value in self.taken if value.is_unfilled)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -77,6 +75,7 @@ class PlatformFile:
         )
 
 
+_SCRIPT = "a script for sbatch"
 _SCRIPTS = (".sh", ".sbatch", ".slurm", ".job", "")
 _SUFFIXES = (".yaml", ".yml", ".tpl", ".template", *_SCRIPTS)
 _SIZE = 1_000_000
@@ -92,7 +91,7 @@ def load_platform_file(path: Path) -> PlatformFile | None:
         return None
     text = load_text(path, "file")
     if re.search(r"(?m)^#SBATCH\b", text):
-        file = _build_file(path, "a script for sbatch", schedulers.sbatch(text), text)
+        file = _build_file(path, _SCRIPT, schedulers.sbatch(text), text)
         return replace(file, job_name=schedulers.find_sbatch_name(text))
     if re.search(r"(?m)^\[(?:torchx|cli:|dist\.|component:)", text):
         return _build_file(path, "a .torchxconfig", schedulers.torchx(str(path), text), text)
@@ -166,7 +165,9 @@ def _build_file(
     offset: int = 0,
 ) -> PlatformFile:
     """Return what a file says by its fields, and by the command in it."""
-    fields = (*_drop_repeated_values(file_values), *find_template_values(text, offset))
+    fields = _drop_repeated_values(file_values)
+    if kind != _SCRIPT:  # braces in it are those of its commands
+        fields = (*fields, *find_template_values(text, offset))
     if launcher is not None or not starts_torchrun(text):
         return PlatformFile(str(path), kind, fields, launcher)
     if states_nodes(text):

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from chaos.errors import UsageError
 from chaos.extensions.preflight.platform_doc import FileValue, PlatformDocument, list_nodes
+from chaos.extensions.preflight.script_requeues import surely_requeues
 from chaos.extensions.sbatch_header import SbatchOption, parse_options
 from chaos.wording import plural
 
@@ -240,8 +241,8 @@ def sbatch(text: str) -> Iterator[FileValue]:
         key = "settings.limit_signal_s" if lead_s else ""
         yield FileValue(key, lead_s or signal.value, signal.line, words)
     yield from doubts
-    is_sure = bool(lead_s) and not doubts and "--no-requeue" not in options
-    yield from _parse_limit_requeues(text, is_sure=is_sure)
+    is_heard = bool(lead_s) and _can_read_traps(text) and not doubts
+    yield from _parse_limit_requeues(text, signal if is_heard else None, options)
     mode = options.get("--open-mode", missing_option)
     if mode.value != "append":
         unless = "" if mode.value else ", unless the cluster says append"
@@ -252,13 +253,16 @@ def sbatch(text: str) -> Iterator[FileValue]:
 _REQUEUE = re.compile(r"\bscontrol\s+requeue\b")
 
 
-def _parse_limit_requeues(text: str, *, is_sure: bool) -> Iterator[FileValue]:
+def _parse_limit_requeues(
+    text: str, heard_signal: SbatchOption | None, options: Mapping[str, SbatchOption]
+) -> Iterator[FileValue]:
     """Yield that a script queues itself again at its time limit, or that it may do so."""
     lines = enumerate(text.splitlines(), 1)
     line = next((n for n, words in lines if _REQUEUE.search(_strip_comment(words))), None)
     if line is None:
         return
-    if is_sure:
+    trap_texts = [] if heard_signal is None else _list_trap_texts(text, heard_signal)
+    if "--no-requeue" not in options and surely_requeues(text, trap_texts):
         words = "it queues itself again at its time limit, without end (scontrol requeue)"
         yield FileValue("settings.limit_requeues", -1, line, words)
         return
@@ -288,7 +292,7 @@ def _parse_lead_s(signal: str) -> int | None:
     return int(seconds) if seconds.isdigit() and int(seconds) else None
 
 
-_TRAP = re.compile(r"\s*trap\s+(?:--\s+)?(?:'[^']*'|\"[^\"]*\"|\S+)\s+(.+)")
+_TRAP = re.compile(r"\s*trap\s+(?:--\s+)?('[^']*'|\"[^\"]*\"|\S+)\s+(.+)")
 _SHELL = re.compile(r"#!.*\b(?:ba|da|z|k)?sh\b")
 _BACKGROUND = re.compile(r"(?<![&>])&(?![&>])|\bwait\b")
 _EXEC = re.compile(r"\s*exec\s+(?:srun|torchrun|python\S*|accelerate|mpirun)\b")
@@ -299,10 +303,10 @@ def _check_traps(text: str, signal: SbatchOption) -> Iterator[FileValue]:
 
     A trap is run when the command in the foreground has ended, and only by the shell that has it.
     """
-    recipient, _, signal_text = signal.value.rpartition(":")
-    name = signal_text.partition("@")[0].removeprefix("SIG").upper()
+    recipient, _, _ = signal.value.rpartition(":")
+    name = _find_signal_name(signal)
     lines = list(enumerate(text.splitlines(), 1))
-    traps = [n for n, line in lines if (match := _TRAP.match(line)) and _is_trapped(match[1], name)]
+    traps = [n for n, line in lines if (match := _TRAP.match(line)) and _is_trapped(match[2], name)]
     replaced = next((n for n, line in lines if _EXEC.match(line)), None)
     if "B" not in recipient.upper():
         if traps:
@@ -325,6 +329,18 @@ def _check_traps(text: str, signal: SbatchOption) -> Iterator[FileValue]:
             "started with & and waited for"
         )
         yield FileValue("", signal.value, traps[0], words)
+
+
+def _find_signal_name(signal: SbatchOption) -> str:
+    """Return the name in `[B:]SIGUSR1[@60]`, without SIG."""
+    return signal.value.rpartition(":")[2].partition("@")[0].removeprefix("SIG").upper()
+
+
+def _list_trap_texts(text: str, signal: SbatchOption) -> list[str]:
+    """Return what the traps of a signal run, without quotes."""
+    name = _find_signal_name(signal)
+    traps = filter(None, map(_TRAP.match, text.splitlines()))
+    return [trap[1].strip("'\"") for trap in traps if _is_trapped(trap[2], name)]
 
 
 def _can_read_traps(text: str) -> bool:
@@ -362,7 +378,7 @@ def _parse_node_option(option: SbatchOption) -> Iterator[FileValue]:
         yield FileValue("job.nodes", int(count), option.line, words)
     else:
         words = f"job.nodes is missing: --nodes is {option.value}, to be filled in"
-        yield FileValue("", option.value, option.line, words)
+        yield FileValue("", option.value, option.line, words, is_unfilled=True)
 
 
 def _parse_requeue(options: Mapping[str, SbatchOption], missing_option: SbatchOption) -> FileValue:

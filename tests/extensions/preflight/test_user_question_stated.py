@@ -9,6 +9,7 @@ from chaos.errors import UsageError
 from chaos.extensions.preflight.answer import answer_question
 from chaos.extensions.preflight.forecast import Effort
 from chaos.extensions.preflight.load import MarketChoice
+from chaos.extensions.preflight.platform_doc import find_template_values
 from chaos.extensions.preflight.platform_files import PlatformFile, load_platform_file
 from chaos.extensions.preflight.user_question import UserInputs, UserQuestion
 from tests.called import chaos
@@ -139,6 +140,61 @@ def test_a_default_that_each_role_has_is_said_once(tmp_path: Path) -> None:
     notes = told(tmp_path, PYTORCH_JOB % "{}").notes
 
     assert len([note for note in notes if note.endswith("SIGKILL, the default")]) == 1
+
+
+SKYPILOT = """num_nodes: 2
+resources: {use_spot: true}
+setup: docker inspect --format '{{.State.Status}}' a
+envs:
+  TEAM: {{ team }}
+run: |
+  docker inspect --format '{{.State.Status}}' a
+
+  torchrun --max-restarts 3 train.py
+"""
+JOB_WITH_ARGS = """apiVersion: batch/v1
+kind: Job
+metadata: {name: a, labels: {team: {{ team }}}}
+spec:
+  template:
+    spec:
+      containers:
+      - command:
+        - docker
+        - inspect
+        - --format={{.State.Status}}
+        name: b
+      - args: [inspect,
+          "--format={{.State.Status}}"]
+        env:
+        - name: TEXT
+          value: >-
+            {{ .Names }}
+        image: {{ image }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "names"), [(SKYPILOT, ["TEAM"]), (JOB_WITH_ARGS, ["team", "image"])]
+)
+def test_braces_in_a_command_or_a_block_of_text_are_no_template(
+    text: str, names: list[str]
+) -> None:
+    found = [value.description.split(" is ")[0] for value in find_template_values(text, 0)]
+
+    assert found == names
+
+
+def test_a_value_is_unfilled_by_its_kind_and_not_by_its_words(tmp_path: Path) -> None:
+    (tmp_path / "a.sbatch").write_text(
+        "#!/bin/bash\n#SBATCH --nodes=2 --comment=to_be_filled_in\n"
+        "docker inspect --format '{{.State.Status}}' a\n",
+        "utf-8",
+    )
+    found = load_platform_file(tmp_path / "a.sbatch")
+
+    assert found is not None
+    assert found.unfilled == ()
 
 
 def test_what_a_template_leaves_open_is_named(tmp_path: Path) -> None:
