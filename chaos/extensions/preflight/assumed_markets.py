@@ -43,7 +43,7 @@ def _combine_markets(answers: Sequence[Answer], effort: Effort) -> Answer:
         word="cannot tell",
         why=(
             "no market was given (--market, --trace), and it decides: "
-            f"{'; '.join(f'{item.word} on {item.question.market.name}' for item in answers)}"
+            f"{_list_words(answers, worst)}"
         ),
         findings=_find_shared_findings(answers, worst),
         ignored=worst.ignored,
@@ -63,6 +63,17 @@ def _combine_markets(answers: Sequence[Answer], effort: Effort) -> Answer:
         findings_after=_select_final_findings(shown, result.findings),
         would_take=shown.would_take,
     )
+
+
+def _list_words(answers: Sequence[Answer], worst: Answer) -> str:
+    """Return the verdicts on all markets; if all are the same, that the changes differ."""
+    if len({item.word for item in answers}) == 1:
+        names = join_names([item.question.market.name for item in answers])
+        return (
+            f"{worst.word} on {names}, but each takes other changes: those for "
+            f"{worst.question.market.name} do not suffice on all"
+        )
+    return "; ".join(f"{item.word} on {item.question.market.name}" for item in answers)
 
 
 def _do_agree(answers: Sequence[Answer], worst: Answer, effort: Effort) -> bool:

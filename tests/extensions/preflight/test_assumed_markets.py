@@ -80,6 +80,20 @@ def test_where_all_agree_it_is_that_answer_with_the_assumption_first() -> None:
         assert answer.forecast is None  # the figures of one market stand under its name alone
 
 
+def test_where_each_market_takes_other_changes_that_is_said_and_no_verdict_repeated() -> None:
+    question = sound_question()
+    markets = list_assumed_markets(question, {})
+
+    def answer(on_market: Question) -> Answer:
+        changes = {"goal.deadline_h": 1.0}  # the work alone takes longer
+        return Answer(on_market, FEW, "go with changes", "an example", (), changes=changes)
+
+    text = answer_on_markets(question, markets, answer, FEW).why
+
+    assert text.count("go with changes") == 1
+    assert "each takes other changes: those for" in text
+
+
 def test_without_costs_only_what_holds_on_every_market_is_said() -> None:
     question = change_question(
         sound_question(), {"settings.max_failures": 0, "settings.storage_path": None}
