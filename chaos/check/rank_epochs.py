@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from chaos.errors import JobError
 from chaos.model.event import FileSaveBegun, ReportBegun, StepDone
@@ -14,6 +15,13 @@ from chaos.resume.regrid import ReportGrid
 
 LONE_STEPS_MIN = 2  # ranks that step together are one step apart at most
 EPOCHS_BY_STEPS = 5  # an early one, a late one, and three in between
+
+
+class LoneSteps(NamedTuple):
+    """The rank that steps first, and the number of steps that it alone makes at the start."""
+
+    rank: int
+    count: int
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ def refuse_lone_steps(plan: Plan, runs: Sequence[History]) -> None:
         )
 
 
-def _count_lone_steps(history: History) -> tuple[int, int]:
+def _count_lone_steps(history: History) -> LoneSteps:
     """Return the rank that steps first, and the number of steps that it alone makes at the start.
 
     The number is 0 unless all ranks make equally many steps apart from these.
@@ -105,7 +113,7 @@ def _count_lone_steps(history: History) -> tuple[int, int]:
     # The first step that all make may be seen on this rank before it is on any other.
     start_count = next((n for n, rank in enumerate(ranks) if rank != first_rank), len(ranks))
     is_at_start = len(other_counts) == 1 and start_count - 1 <= lone_count <= start_count
-    return first_rank, lone_count if is_at_start else 0
+    return LoneSteps(first_rank, lone_count if is_at_start else 0)
 
 
 def _find_differing_ends(grid: ReportGrid) -> Iterator[tuple[EpochEnd, EpochEnd]]:

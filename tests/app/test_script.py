@@ -122,5 +122,5 @@ def test_a_shell_script_is_called_one(
     with pytest.raises(UsageError) as caught:
         check_syntax(ModuleFile(tmp_path / name))
 
-    assert ("Give the Python script that it starts" in str(caught.value)) is is_shell
+    assert ("Give the Python script" in str(caught.value)) is is_shell
     assert ("SyntaxError" in str(caught.value)) is not is_shell

@@ -276,7 +276,7 @@ def test_a_run_of_several_places_that_is_wrong_only_once_is_inconclusive(tmp_pat
     assert of_places in card.sentence
     assert f"0 of {card.places[0]} places and 1 run of several places: one" in lasting.sentence
     (finding,) = lasting.findings
-    assert describe_finding(finding).startswith("wrong result at 1 run of several places: ")
+    assert describe_finding(finding).startswith("wrong result at 1 run of ")
     expect_text(finding.smallest.headline)
     assert len(finding.smallest.headline) < 300
 

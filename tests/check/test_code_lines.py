@@ -120,7 +120,7 @@ def test_of_what_the_file_holds_the_load_alone_is_asked_for() -> None:
 
     text = describe_save_contents([part, line("saved"), line("read")])
 
-    assert text == "`opt.load_state_dict` belongs after t.py:7, once it is made"
+    expect_text(text)
 
 
 def test_a_verdict_with_lines_is_the_same_from_a_file() -> None:

@@ -3,10 +3,7 @@
 from pathlib import Path
 
 from chaos.extensions.cluster.existing.file_pieces import HostCopies, collect_pieces
-from chaos.model.event import StepDone
-from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
-from chaos.run.journal import Journal
 from chaos.run.remote_files import (
     build_remote_path,
     has_token_file,
@@ -16,19 +13,10 @@ from chaos.run.remote_files import (
     write_token_file,
 )
 
-STEP = StepDone(attempt=0, rank=1, epoch=0, step=1, losses=None, inputs=None)
-
 
 def run_at(path: Path) -> RunDirectory:
     """Make a run's folders."""
     return unpack_files({"plan.json": b"{}"}, path)
-
-
-def journal_in(run: RunDirectory, *, steps: int) -> Journal:
-    journal = Journal(run.journals, "worker-7", role="worker", clock=SystemClock())
-    for _ in range(steps):
-        journal.add(STEP)
-    return journal
 
 
 def test_a_folder_is_seen_by_the_mark_of_this_run_alone(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def _copy_job(plan: Plan, root: Path) -> _JobCode:
         if module is None:
             return _JobCode(None, (), (f"the module {plan.job.source}", *_list_inputs(plan)))
         files, folders = find_own_modules(module), [cwd]
-    own_files = [file for file in files if file == script or _is_below(file, folders)]
+    own_files = [file for file in files if file == script or _is_within_any(file, folders)]
     base = cwd if script is None else Path(os.path.commonpath([f.parent for f in own_files]))
     target = root if script is None else root / "job"
     names = _copy_files(own_files, base=base, target=target)
@@ -198,7 +198,7 @@ def _copy_job(plan: Plan, root: Path) -> _JobCode:
     )
 
 
-def _is_below(file: Path, folders: Iterable[Path]) -> bool:
+def _is_within_any(file: Path, folders: Iterable[Path]) -> bool:
     """Return whether a file is in one of some folders, and not in chaos itself."""
     is_own = any(file.is_relative_to(folder) for folder in folders if folder != Path(folder.anchor))
     return is_own and not file.is_relative_to(_CHAOS)

@@ -83,7 +83,14 @@ _BLOCK = re.compile(r"[\w.-]+:\s+[|>][-+\d]*\s*$|-\s+[|>][-+\d]*\s*$")
 _COMMAND = re.compile(r"[\"']?(?:commands?|args|run|setup|entrypoint)[\"']?:(?:\s|$)")
 
 
-def _list_lines_of_fields(text: str) -> Iterator[tuple[int, str]]:
+class _NumberedLine(NamedTuple):
+    """A line of a file, and its number from 1 on."""
+
+    number: int
+    text: str
+
+
+def _list_lines_of_fields(text: str) -> Iterator[_NumberedLine]:
     """Yield the lines of a YAML that are in no command and no block of text, with their numbers."""
     skipped_indent: int | None = None
     is_list_skipped = False
@@ -104,7 +111,7 @@ def _list_lines_of_fields(text: str) -> Iterator[tuple[int, str]]:
             skipped_indent = indent + (0 if is_bare else len(content) - len(field))
             is_list_skipped = is_command
         if not is_command:
-            yield number, line
+            yield _NumberedLine(number, line)
 
 
 class WholeNumber(NamedTuple):

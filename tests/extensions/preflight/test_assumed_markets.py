@@ -91,7 +91,7 @@ def test_where_each_market_takes_other_changes_that_is_said_and_no_verdict_repea
     text = answer_on_markets(question, markets, answer, FEW).why
 
     assert text.count("go with changes") == 1
-    assert "each takes other changes: those for" in text
+    assert "each takes other changes" in text
 
 
 def test_without_costs_only_what_holds_on_every_market_is_said() -> None:

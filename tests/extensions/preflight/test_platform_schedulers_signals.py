@@ -94,7 +94,7 @@ def test_a_requeue_that_may_not_be_run_is_not_known(tmp_path: Path, script: str)
     requeues, notes = read_requeues(tmp_path, script)
 
     assert requeues is None
-    assert "whether it is run before the time limit is not known" in notes
+    assert "the time limit is not known" in notes
 
 
 def test_a_script_that_is_no_shell_is_never_sure(tmp_path: Path) -> None:
