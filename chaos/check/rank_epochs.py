@@ -21,7 +21,7 @@ class LoneSteps(NamedTuple):
     """The rank that steps first, and the number of steps that it alone makes at the start."""
 
     rank: int
-    count: int
+    step_count: int
 
 
 @dataclass(frozen=True)
