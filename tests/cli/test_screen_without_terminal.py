@@ -30,7 +30,12 @@ LINES = {
 }
 
 #: of the commands above
-EXTENSIONS = {"compare": "lab", "doctor": "doctor", "preflight": "preflight"}
+EXTENSIONS = {
+    "compare": "lab",
+    "doctor": "doctor",
+    "list": "catalogue",
+    "preflight": "preflight",
+}
 
 
 @dataclass(frozen=True)
