@@ -381,10 +381,8 @@ class CleanRunner:
     ) -> tuple[RunDirectory, FinishedRun]:
         clean_plan = plan.build_baseline_plan()
         directory = self.folder.new_run("clean", number, clean_plan)
-        deadline_s = clean_plan.limits.run_s
-        progress = AuditProgress(
-            STAGE, min(number, run_total) - 1, run_total, deadline_s=deadline_s
-        )
+        done, deadline_s = min(number, run_total) - 1, clean_plan.limits.run_s
+        progress = AuditProgress(STAGE, done, run_total, deadline_s=deadline_s)
         show = start_run_display(progress, self.show, self.clock)
         return directory, self.folder.execute(
             backend, clean_plan, directory, None, self.clock, show

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from chaos.audit.answer import coverage_share, describe_confidence
 from chaos.audit.card import Card
-from chaos.audit.parts import choose_tone, list_parts
+from chaos.audit.parts import choose_tone
 from chaos.audit.sections import (
     CauseSection,
     describe_changes,
@@ -29,11 +29,6 @@ from chaos.report.parts import (
 from chaos.wording import plural
 
 NAMED_PARTS_MAX = 1
-
-
-def list_screen_parts(card: Card, *, is_verbose: bool) -> list[ReportPart]:
-    """Return what the terminal shows of a card: all of it, or a few lines."""
-    return [*(list_parts(card) if is_verbose else list_brief_parts(card))]
 
 
 def list_brief_parts(card: Card) -> Iterator[ReportPart]:
@@ -94,8 +89,8 @@ def _list_remarks(card: Card) -> Iterator[ReportLine]:
     """Yield what was tried and what was not, and what a pass has shown to be equal."""
     if card.word == "pass" and (text := describe_equal_results(card)):
         yield ReportLine("calm", "equal", text)
-    if text := describe_confidence(card) or "":
-        yield ReportLine("calm", "shows", text)
+    if (claim := describe_confidence(card)) is not None:
+        yield ReportLine("calm", "shows", claim)
     yield from (
         ReportLine("open", note.kind, note.text) for note in card.notes if note.kind == "accepted"
     )
@@ -112,7 +107,7 @@ def _list_remarks(card: Card) -> Iterator[ReportLine]:
 
 
 def _describe_tried(card: Card) -> str:
-    """Return the number of places and of faults of each kind that were tried."""
+    """Return the number of places that were tried, and of runs by kind of fault."""
     tried_count, place_count = card.places
     share = coverage_share(card)
     counts = [f"{row.kind} {row.tally.total}" for row in kind_rows(card) if row.tally.total]

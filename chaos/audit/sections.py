@@ -97,7 +97,7 @@ def _list_places(places: Sequence[str]) -> str:
     return "; ".join([*places[:PLACES_SHOWN], *rest_text])
 
 
-def list_doubts(card: Card) -> Iterator[ReportLine]:
+def _list_doubts(card: Card) -> Iterator[ReportLine]:
     """Yield the reasons why an answer is open, and the first runs that have none."""
     doubts = [("why", reason) for reason in card.reasons if card.word == "inconclusive"]
     doubts += (
@@ -115,7 +115,7 @@ def list_remarks(card: Card) -> Iterator[ReportLine]:
 
     A page has the doubts in full, and a terminal has had the notes before the first fault.
     """
-    yield from list_doubts(card)
+    yield from _list_doubts(card)
     if text := _describe_state(card):
         yield ReportLine("calm", "state", text)
     yield ReportLine("calm", "job", card.size)

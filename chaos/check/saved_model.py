@@ -40,31 +40,23 @@ def are_buffers_in_file(analysis: RunAnalysis, row: ResumeRow) -> bool:
 
 
 def is_optimizer_in_file(analysis: RunAnalysis, row: ResumeRow) -> bool:
-    """Return whether a file that was read holds an optimizer's state of as many parameters.
+    """Return whether the files that were read hold the state of each optimizer of this size.
 
-    It has the form of `Optimizer.state_dict()`: `state` beside `param_groups`. Where another
-    optimizer of the rank came back with as many, the state may be that one's.
+    It has the form of `Optimizer.state_dict()`: `state` beside `param_groups`. Of two optimizers
+    with as many parameters, one state may be the other one's.
     """
     count = 0 if row.expected is None else row.expected.count
-    if not count or _has_restored_optimizer(analysis, row, count):
-        return False
-    return any(
-        count in _list_optimizer_counts(event) for event in _iterate_loaded_saves(analysis, row)
-    )
-
-
-def _has_restored_optimizer(analysis: RunAnalysis, row: ResumeRow, count: int) -> bool:
-    """Return whether another optimizer of a rank came back, with state of as many parameters."""
-    owner = row.component.rpartition(".")[0]
-    return any(
-        other.group == "optimizer"
-        and other.component.rpartition(".")[0] != owner
-        and (other.attempt, other.rank) == (row.attempt, row.rank)
-        and other.actual is not None
-        and other.actual.count == count
-        and not other.is_broken
-        for other in analysis.state_rows
-    )
+    saves = {save.path: save for save in _iterate_loaded_saves(analysis, row)}.values()
+    state_count = sum(_list_optimizer_counts(save).count(count) for save in saves)
+    optimizers = {
+        candidate.component.rpartition(".")[0]
+        for candidate in analysis.state_rows
+        if candidate.group == "optimizer"
+        and (candidate.attempt, candidate.rank) == (row.attempt, row.rank)
+        and candidate.expected is not None
+        and candidate.expected.count == count
+    }
+    return bool(count) and state_count >= max(1, len(optimizers))
 
 
 def _list_optimizer_counts(save: FileSaved) -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from chaos.audit.brief import build_answer_line, list_screen_parts
+from chaos.audit.brief import build_answer_line, list_brief_parts
 from chaos.audit.card import Card
 from chaos.audit.page import build_annotations
 from chaos.audit.parts import list_parts
@@ -37,7 +37,7 @@ class AuditCommandScreen(AuditScreen):
         parts = [*list_parts(card)]
         files = _build_file_readers(folder)
         files["github"] = lambda: "\n".join(build_annotations(card))
-        screen_parts = list_screen_parts(card, is_verbose=self._is_verbose)
+        screen_parts = None if self._is_verbose else [*list_brief_parts(card)]
         self._document.report(parts, files, console=self._console, screen_parts=screen_parts)
         if self._console.quiet:
             console = build_console(stderr=self._document.takes_stdout)

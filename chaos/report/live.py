@@ -211,9 +211,13 @@ class LiveOutput:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._finish()
         if self._live is not None:
             self._live.__exit__(kind, error, trace)
             self._live = None
+
+    def _finish(self) -> None:
+        """End what goes on beside the display, and write what it still has, before its end."""
 
     @property
     def can_replace(self) -> bool:
@@ -250,16 +254,10 @@ class LiveLine(LiveOutput):
             self._repeater.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _finish(self) -> None:
         self._has_ended.set()
         if self._repeater is not None:  # nothing is written after the end
             self._repeater.join()
-        super().__exit__(kind, error, trace)
 
     def show_line(self, line: RenderableType, *, stage: str, share: float) -> None:
         """Show a line; if lines stay, only as a stage begins and after parts of it."""
@@ -320,14 +318,8 @@ class Display(LiveOutput):
             self.write_line(Text(self._title))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _finish(self) -> None:
         self._write_commits()
-        super().__exit__(kind, error, trace)
 
     def __rich__(self) -> RenderableType:
         """Return the panel as of now: it is drawn once a second, even while nothing happens."""

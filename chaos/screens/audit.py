@@ -7,10 +7,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from chaos.audit.brief import list_screen_parts
+from chaos.audit.brief import list_brief_parts
 from chaos.audit.budget import AuditProgress
 from chaos.audit.card import Card
 from chaos.audit.notes import Note
+from chaos.audit.parts import list_parts
 from chaos.audit.run_row import DefectKey, RunRow
 from chaos.report.live import LiveLine
 from chaos.report.screen import ConsoleAnnouncer
@@ -163,4 +164,5 @@ class AuditScreen(ConsoleAnnouncer):
     def publish_card(self, card: Card, folder: Path) -> None:
         """Print the card; `folder`: that of its audit."""
         del folder
-        print_parts(list_screen_parts(card, is_verbose=self._is_verbose), self._console)
+        parts = list_parts(card) if self._is_verbose else list_brief_parts(card)
+        print_parts(parts, self._console)

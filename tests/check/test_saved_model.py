@@ -1,5 +1,6 @@
 """A model, and its buffers, lost between training, file and resume."""
 
+import msgspec
 import pytest
 
 from chaos.model import event as ev
@@ -96,6 +97,34 @@ def test_an_optimizer_that_the_file_holds_is_not_said_to_be_missing_from_it(
 
     assert ("read holds an optimizer" in verdict.headline) is is_said
     assert ("Likely it was not saved" in verdict.headline) is not is_said
+
+
+def test_one_state_in_the_file_is_not_said_to_be_that_of_each_of_two_optimizers() -> None:
+    name = "optimizer.momentum_buffer"
+    due = next(
+        part
+        for _, seen in KILLED.baseline().select_events(ev.StateSeen)
+        for part in seen.components
+        if seen.epoch == 2 and part.name == name
+    )
+    second = msgspec.structs.replace(due, name="optimizer.1.momentum_buffer")
+    history, baseline = (
+        changed(
+            told,
+            ev.StateSeen,
+            lambda seen: True,
+            components=lambda seen: (*seen.components, second),
+        )
+        for told in (lost(name), KILLED.baseline())
+    )
+    in_file = (
+        ev.SavedPart(name="opt.state", kind="numbers", digest="x", count=due.count),
+        ev.SavedPart(name="opt.param_groups", kind="numbers", digest="y"),
+    )
+
+    verdict = judge_each(KILLED.plan(), with_files(history, *in_file), baseline)
+
+    assert "Likely it was not saved" in verdict.headline
 
 
 def test_running_statistics_that_follow_from_other_masks_are_no_cause() -> None:

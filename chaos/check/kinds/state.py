@@ -24,8 +24,9 @@ RestoreHint = Literal[
     "declared",
     "rng",
 ]
-#: Likewise of a part that is there, and neither what it was nor what it began with.
+#: The hint of an optimizer whose state a file that was read holds.
 SAVED_OPTIMIZER: RestoreHint = "saved optimizer"
+#: The kinds of repair of a part that is there, and neither what it was nor what it began with.
 ChangeHint = Literal["model", "saved buffers", "optimizer"]
 PartStanding = Literal["not restored", "reset", "different"]
 

@@ -44,7 +44,7 @@ def complete_name(prefix: str) -> list[str]:
 
 
 def list_(
-    what: Annotated[
+    topic: Annotated[
         str | None,
         typer.Argument(
             metavar="WHAT",
@@ -61,16 +61,16 @@ def list_(
 
     Examples: chaos list faults; chaos list preempt_node; chaos list older-save
     """
-    if what is None:
+    if topic is None:
         build_console().print(build_description_table("list", [*_LIST_DESCRIPTIONS.items()]))
-    elif what == "findings":
+    elif topic == "findings":
         finding_rows = [*list_finding_rows(), *load_external_checks().kind_meanings.items()]
         build_console().print(build_description_table("finding", finding_rows))
-    elif what in TOPICS:
-        build_console().print(build_catalogue(what, load_external_checks()))
-    elif what == "scenarios":
+    elif topic in TOPICS:
+        build_console().print(build_catalogue(topic, load_external_checks()))
+    elif topic == "scenarios":
         build_console().print(build_description_table("scenario", list(_list_scenarios(folder))))
-    elif what == "jobs":
+    elif topic == "jobs":
         job_rows = list(_list_jobs(folder))
         if not job_rows:
             raise UsageError(
@@ -80,7 +80,7 @@ def list_(
             )
         build_console().print(build_description_table("job", job_rows))
     else:
-        build_console().print(Text(_find_explanation(what.rpartition("/")[2])))
+        build_console().print(Text(_find_explanation(topic.rpartition("/")[2])))
 
 
 def _list_names(external_checks: ExternalChecks) -> list[str]:

@@ -36,9 +36,9 @@ def answer_on_markets(
 def _combine_markets(answers: Sequence[Answer], effort: Effort) -> Answer:
     """Return what holds on every market, without the figures and the advice of any one of them."""
     worst, best = min(answers, key=rank_answer), max(answers, key=rank_answer)
-    shown = best if best.word == "no-go" else worst
+    chosen_answer = best if best.word == "no-go" else worst
     result = Answer(
-        question=shown.question,
+        question=chosen_answer.question,
         effort=effort,
         word="cannot tell",
         why=(
@@ -53,15 +53,15 @@ def _combine_markets(answers: Sequence[Answer], effort: Effort) -> Answer:
     names = join_names([item.question.market.name for item in answers])
     return replace(
         result,
-        word=shown.word,
+        word=chosen_answer.word,
         why=(
             f"no market was given (--market, --trace), and {names} agree. On "
-            f"{shown.question.market.name}: {shown.why}"
+            f"{chosen_answer.question.market.name}: {chosen_answer.why}"
         ),
-        changes=shown.changes,
-        after=shown.after,
-        findings_after=_select_final_findings(shown, result.findings),
-        would_take=shown.would_take,
+        changes=chosen_answer.changes,
+        after=chosen_answer.after,
+        findings_after=_select_final_findings(chosen_answer, result.findings),
+        would_take=chosen_answer.would_take,
     )
 
 
@@ -104,13 +104,13 @@ def _find_shared_findings(answers: Sequence[Answer], worst: Answer) -> tuple[Rul
 
 
 def _select_final_findings(
-    shown: Answer, shared_findings: Sequence[RuleFinding]
+    chosen_answer: Answer, shared_findings: Sequence[RuleFinding]
 ) -> tuple[RuleFinding, ...]:
     """Return what rules find with the changes, without what they find before on some markets."""
     shared_rules = {finding.rule for finding in shared_findings}
-    own_rules = {finding.rule for finding in shown.findings} - shared_rules
+    own_rules = {finding.rule for finding in chosen_answer.findings} - shared_rules
     return tuple(
         finding
-        for finding in shown.findings_after
+        for finding in chosen_answer.findings_after
         if finding.weight == "stops" or finding.rule not in own_rules
     )

@@ -61,21 +61,23 @@ def _find_loss_times(table: HeadedTable) -> tuple[int, ...] | None:
         if _LOSS_HEAD.search(table.heads[n])
         and (kind == "moment" or _TIME_HEAD.search(table.heads[n]))
     ]
-    others = [n for n in candidates if kind == "moment" or not _NODE_HEAD.search(table.heads[n])]
-    column = next(iter([*losses, *others]), None)
+    other_columns = [
+        n for n in candidates if kind == "moment" or not _NODE_HEAD.search(table.heads[n])
+    ]
+    column = next(iter([*losses, *other_columns]), None)
     return None if column is None else (column,)
 
 
 def _parse_loss_columns(name: str, table: HeadedTable, unit: Unit | None) -> EventLog | None:
     assert table.time is not None
-    others = [column for column in range(table.width) if column not in table.time]
+    other_columns = [column for column in range(table.width) if column not in table.time]
     first = table.rows[0][1]
-    if any(first[column].lower() in EVENTS for column in others):
+    if any(first[column].lower() in EVENTS for column in other_columns):
         return None
-    numbers = [column for column in others if find_cell_kind(first[column]) == "number"]
+    numbers = [column for column in other_columns if find_cell_kind(first[column]) == "number"]
     counted = [column for column in numbers if _LOSS_HEAD.search(table.heads[column])]
     if any(_LOSS_HEAD.search(table.heads[column]) for column in table.time):
-        nodes = [column for column in others if _NODE_HEAD.search(table.heads[column])]
+        nodes = [column for column in other_columns if _NODE_HEAD.search(table.heads[column])]
         events = _list_rows(name, table, unit, nodes[0] if nodes else None)
         return build_event_log(name, TABLE, [*events])
     if len(numbers) == 1 and counted:
