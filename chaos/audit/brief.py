@@ -95,8 +95,10 @@ def _list_remarks(card: Card) -> Iterator[ReportLine]:
         ReportLine("open", note.kind, note.text) for note in card.notes if note.kind == "accepted"
     )
     yield ReportLine("calm", "tried", _describe_tried(card))
-    omissions = [*filter(None, (describe_omissions(card), ", ".join(find_untried_kinds(card))))]
-    yield from (ReportLine("open", "not tried", text) for text in omissions)
+    if omissions := describe_omissions(card):
+        yield ReportLine("open", "not tried", omissions)
+    if kinds := find_untried_kinds(card):
+        yield ReportLine("open", "not tried", f"no fault of these kinds: {', '.join(kinds)}")
     for note in card.notes:
         if note.is_aside:
             yield ReportLine("calm", "left out", note.text)
