@@ -181,6 +181,7 @@ def test_a_run_that_stops_before_the_end_has_mended_nothing(last_attempt: int) -
 
 def search_values(
     monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
     candidates: tuple[CensusDifference, ...],
     try_paths: Callable[..., bool],
 ) -> CauseSearch:
@@ -192,13 +193,13 @@ def search_values(
     monkeypatch.setattr("chaos.check.census.find_shared_generators", lambda _: candidates)
     monkeypatch.setattr("chaos.check.census.find_resume_places", lambda _: {1: START})
     plan = Story().plan().replace(backend="fork")
-    folder = AuditFolder(Path(), {})
-    return CauseSearch(FakeBackend(), Ticking(), folder, plan, Baseline([Story().baseline()]))
+    audit_folder = AuditFolder(folder, {})
+    return CauseSearch(FakeBackend(), Ticking(), audit_folder, plan, Baseline([Story().baseline()]))
 
 
 @pytest.mark.parametrize("tried_generator", [True, False])
 def test_a_generator_that_was_given_in_vain_is_not_the_cause_though_time_ends(
-    monkeypatch: pytest.MonkeyPatch, *, tried_generator: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, tried_generator: bool
 ) -> None:
     def try_paths(search: CauseSearch, paths: Paths, *_: object) -> bool:
         if paths != ("rng.torch",) or not tried_generator:
@@ -208,7 +209,7 @@ def test_a_generator_that_was_given_in_vain_is_not_the_cause_though_time_ends(
 
     generator = CensusDifference("rng.torch", "", "", is_initial=True)
     value = CensusDifference("collate.mean", "", "", is_initial=True)
-    search = search_values(monkeypatch, (generator, value), try_paths)
+    search = search_values(monkeypatch, tmp_path, (generator, value), try_paths)
     analysis = analysis_of(Story((Strike(2, 3, 1),)))
 
     if not tried_generator:
@@ -223,6 +224,7 @@ def test_a_generator_that_was_given_in_vain_is_not_the_cause_though_time_ends(
 
 def test_the_fewest_values_that_mended_are_named_though_time_ends(
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     paths = tuple("abcdefgh")
 
@@ -235,7 +237,7 @@ def test_the_fewest_values_that_mended_are_named_though_time_ends(
         return is_right
 
     values = tuple(CensusDifference(path, "", "", is_initial=True) for path in paths)
-    outcome = search_values(monkeypatch, values, try_paths).find_cause(
+    outcome = search_values(monkeypatch, tmp_path, values, try_paths).find_cause(
         analysis_of(Story((Strike(2, 3, 1),)))
     )
 

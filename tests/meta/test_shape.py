@@ -1,6 +1,7 @@
 """Files and functions stay small, documented, and honestly named."""
 
 import ast
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,12 @@ LONG_FUNCTIONS = {
     "check/blame.py:_build_blame": 61,
     "check/samples.py:check_samples": 74,
     "resume/state_at_resume.py:_compare_rank": 64,
+}
+ROOT_NAMES = {
+    *(".ci", ".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "Dockerfile"),
+    *("LICENSE", "Makefile", "README.md", "SECURITY.md", "action.yml", "constraints-s3.txt"),
+    *("constraints.txt", "mkdocs.yml", "pyproject.toml"),
+    *("chaos", "docs", "reports", "scenarios", "tests"),
 }
 SAYS_NOTHING = {"data", "handler", "handlers", "helper", "helpers", "info", "manager", "utils"}
 PACKAGES = sorted({module.parent for module in MODULES})
@@ -133,3 +140,13 @@ def test_every_file_and_folder_is_named_after_what_is_in_it() -> None:
     named = {part for module in MODULES for part in module.relative_to(ROOT).with_suffix("").parts}
 
     assert not named & SAYS_NOTHING
+
+
+def test_nothing_lies_in_the_root_that_a_run_left_there() -> None:
+    """Folders of a test that ran in the root were committed, and lay in every clone."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listing.returncode != 0:
+        pytest.skip("not a clone")
+
+    assert {line.partition("/")[0] for line in listing.stdout.splitlines()} <= ROOT_NAMES
