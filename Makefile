@@ -109,10 +109,15 @@ canary: $(READY)  ## what the newest Ray changed of what chaos uses, and the tes
 	.venv-canary/bin/pytest tests/ray -m "not nightly" || status=$$?; \
 	exit $$status
 
-demo: $(READY)  ## audit a job in seconds, then inject faults into it and a guilty one on real Ray
+demo: $(READY)  ## audit a correct job and one with a bug, then inject faults on a local Ray cluster
+	@echo "chaos: a correct job"
 	@$(BIN)/chaos audit scenarios/jobs/digits_ddp.py --time-limit 20s -- --epochs 4
-	@echo
-	@$(BIN)/chaos run scenarios/smoke scenarios/guilty/optimizer_state_lost.chaos.yaml
+	@echo; echo "chaos: the same job with a bug, so that this audit must fail"
+	@$(BIN)/chaos audit scenarios/jobs/digits_optimizer_lost.py --time-limit 20s -- --epochs 4 \
+	    || [ $$? -eq 1 ]
+	@echo; echo "chaos: two faults on a local Ray cluster"
+	@$(BIN)/chaos run scenarios/smoke/worker_killed_mid_epoch.chaos.yaml \
+	    scenarios/smoke/spot_notice_then_loss.chaos.yaml
 
 bench: $(READY)  ## the figures of docs/benchmarks.md, measured here (some minutes)
 	@$(BIN)/python -m tests.bench.bench

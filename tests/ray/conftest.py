@@ -1,4 +1,4 @@
-"""A home without tokens of the user's; one demo for all tests that look at it: it takes minutes."""
+"""A home without tokens of the user's; one suite for all tests that look at it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,13 +28,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     ],
 )
 def chosen(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """Return the scenarios of the demo that run: a sample before a merge, all of them nightly."""
+    """Return the scenarios that run: a sample before a merge, all of them nightly."""
     files: tuple[str, ...] = request.param
     return files
 
 
 @pytest.fixture(scope="session")
 def demo(chosen: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """Do what `make demo` does, once for all tests that look at it."""
+    """Run the chosen scenarios once, for all tests that look at them."""
     reports = tmp_path_factory.mktemp("demo")
     return chaos("run", *chosen, reports=reports)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.ray.command import GUILTY, Ran, chaos, strays
+from tests.ray.command import GUILTY, Ran, chaos, ended, strays
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
@@ -82,6 +82,19 @@ def test_judging_a_run_again_gives_the_same_verdict(demo: Ran) -> None:
 
     assert again.code == 0, again.output
     assert {run: verdict_of(run) for run in demo.runs()} == before
+
+
+@pytest.mark.nightly
+def test_the_demo_shows_a_job_that_passes_and_one_that_fails(tmp_path: Path) -> None:
+    shown = ended(["make", "demo"], reports=tmp_path)
+
+    assert shown.code == 0, shown.output
+    audits = [line for line in shown.output.splitlines() if line[:1] in ("✓", "✗")]
+    assert [line.split(":")[:2] for line in audits[:2]] == [
+        ["✓ digits_ddp.py", " pass"],
+        ["✗ digits_optimizer_lost.py", " fail"],
+    ]
+    assert "2 passed" in shown.output
 
 
 @pytest.mark.nightly
