@@ -14,6 +14,7 @@ from chaos.check.epochs import CURSOR, EPOCHS
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state import STATE
 from chaos.check.trajectory import TRAJECTORY
+from chaos.model.events.state import OPTIMIZER_STATE
 from chaos.model.severity import SEVERITIES, Severity
 from chaos.model.verdict import JobLine
 from chaos.record import Record
@@ -133,7 +134,7 @@ class Finding(Record):
         A part of the state that is not among it is no longer named as what is lost: it follows.
         """
         proof: dict[str, Any] = {"proof": sentence, "lines": tuple(lines), "cause": tuple(cause)}
-        if not {*self.defect.parts} & {*cause}:
+        if not ({*self.defect.parts} & {*cause} or self._is_optimizer_among(cause)):
             proof["defect"] = self._effect
         return self.model_copy(update=proof)
 
@@ -146,6 +147,12 @@ class Finding(Record):
         if all(is_rng(part) for part in self.defect.parts):
             trial |= {"defect": self._effect}
         return self.model_copy(update=trial)
+
+    def _is_optimizer_among(self, cause: Sequence[str]) -> bool:
+        """Return whether one of several optimizers is the cause, of whose parts one is lost."""
+        return any(path.endswith(OPTIMIZER_STATE) for path in cause) and any(
+            part.startswith("optimizer.") for part in self.defect.parts
+        )
 
     @property
     def _effect(self) -> DefectKey:

@@ -8,7 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from chaos.model.events.state import HOOKS, IS_PARAM_GROUPS, SHARED_STATE, TRAINING_FLAGS
+from chaos.model.events.state import (
+    HOOKS,
+    IS_PARAM_GROUPS,
+    OPTIMIZER_STATE,
+    SHARED_STATE,
+    TRAINING_FLAGS,
+)
 from chaos.probe.state.census import Census
 from chaos.probe.state.restored_values import _extract_content, set_value
 from chaos.run.clock import SystemClock
@@ -113,6 +119,30 @@ def test_tensors_of_two_optimizers_states_are_one_again() -> None:
     assert read_texts(later)[path] == "0 tensors"
     assert set_value(later.wanted_values[path], pickle.loads(pickle.dumps(links)))
     assert read_texts(take(first, second, first=first, second=second))[path] == "4 tensors"
+
+
+def test_each_of_two_optimizers_has_its_state_back_in_tensors_of_its_own() -> None:
+    (first_model, first), (second_model, second) = build_optimizer(), build_optimizer()
+    for optimizer, model in ((first, first_model), (second, second_model)):
+        for group in optimizer.param_groups:
+            group["momentum"] = 0.9
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    path = f"second{OPTIMIZER_STATE}"
+    apart = take(first, second, first=first, second=second)
+    kept = pickle.dumps(_extract_content(apart.wanted_values[path].value))
+    digest = {entry.path: entry.digest for entry in apart.entries}[path]
+
+    for state in first.state.values():
+        state["momentum_buffer"] = state["momentum_buffer"] + 1
+    second.load_state_dict(first.state_dict())  # copies no tensor whose type fits (torch 2.13)
+    shared = take(first, second, first=first, second=second)
+    assert set_value(shared.wanted_values[path], pickle.loads(kept))
+
+    later = take(first, second, first=first, second=second)
+    assert {entry.path: entry.digest for entry in later.entries}[path] == digest
+    assert read_texts(later)[f"second{SHARED_STATE}"] == "0 tensors"
+    assert not [p for p in read_texts(take(first, first=first)) if p.endswith(OPTIMIZER_STATE)]
 
 
 @pytest.mark.parametrize("bound", [None, 2])

@@ -140,6 +140,8 @@ IS_PARAM_GROUPS = " is optimizer.param_groups"
 HOOKS = ".hooks"
 #: ends the path of what a module saves, where no optimizer trains any of it
 MODULE_STATE = ".state_dict()"
+#: ends the path of what one of several optimizers keeps of its parameters
+OPTIMIZER_STATE = ".state_dict()['state']"
 #: ends the path of which tensors of an optimizer's state are those of another optimizer as well
 SHARED_STATE = ".state shared with other optimizers"
 #: ends the path of which parameters of a module train

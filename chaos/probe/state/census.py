@@ -17,7 +17,7 @@ import re
 import sys
 from argparse import Namespace
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cache, lru_cache, partial
 from itertools import chain, islice
@@ -41,6 +41,7 @@ from chaos.model.events.state import (
     IN_LOADER,
     IS_PARAM_GROUPS,
     MODULE_STATE,
+    OPTIMIZER_STATE,
     SHARED_STATE,
     TRAINING_FLAGS,
 )
@@ -48,11 +49,13 @@ from chaos.model.masking import is_secret
 from chaos.probe.job_code import is_job_file
 from chaos.probe.state.canonical import Encoding
 from chaos.probe.state.indirect_values import (
+    OptimizerState,
     StateLinks,
     TrainingFlags,
     find_group_link,
     index_groups,
     iterate_parameters,
+    iterate_state_tensors,
     list_hooks,
 )
 from chaos.probe.state.plain_values import (
@@ -286,6 +289,7 @@ class Census:
             elif is_optimizer(type(value)):
                 self._add_hooks(path, value)
                 self._add_state_links(path, value)
+                self._add_optimizer_state(path, value)
             members = chain(self._iterate_uncompared_tensors(value), _iterate_members(value))
             named_members = ((f"{path}.{name}", name, item) for name, item in members)
         for member_path, name, member in named_members:
@@ -316,6 +320,26 @@ class Census:
             values = links.list_links()
             self._add_entry(path, values, f"{len(values)} tensors")
 
+    def _add_optimizer_state(self, path: str, optimizer: Any) -> None:
+        """Look at the state of one of several optimizers: compared parts are of all of them."""
+        is_training = any(other is optimizer for other in self._optimizers)
+        if not is_training or not self._optimizers[1:]:
+            return
+        path, state = f"{path}{OPTIMIZER_STATE}", OptimizerState(optimizer)
+        self._record_value(path, state, optimizer, None)
+        tensors = [tensor for *_, tensor in iterate_state_tensors(optimizer)]
+        self._add_tensors(path, tensors, state.read)
+
+    def _add_tensors(
+        self, path: str, tensors: Sequence[Any], read: Callable[[], Any]
+    ) -> None:  # of torch's
+        """Look at what is read, unless its tensors are too large or on an accelerator."""
+        torch, size = sys.modules["torch"], sum(tensor.numel() for tensor in tensors)
+        if size > MODULE_MAX or not all(is_host_tensor(torch, tensor) for tensor in tensors):
+            self.omitted_paths.append(path)
+        else:
+            self._add_readable(path, None, lambda _: read())
+
     def _add_training_flags(self, path: str, module: Any) -> None:
         """Look which parameters of a module train, and its hooks, if no module is around it."""
         parameter_ids = {id(parameter) for parameter in iterate_parameters(module)}
@@ -325,7 +349,7 @@ class Census:
         self._add_hooks(path, module)
         path, flags = f"{path}{TRAINING_FLAGS}", TrainingFlags(module)
         self._record_value(path, flags, module, None)
-        values = flags.list_flags()
+        values = flags.read()
         self._add_entry(path, values, f"{sum(values)} of {len(values)} True")
 
     def _add_module(self, path: str, module: Any) -> None:
@@ -339,13 +363,7 @@ class Census:
         if compared_count or not module_tensors:
             return
         self._record_value(path, module, None, None)
-        torch, size = sys.modules["torch"], sum(tensor.numel() for tensor in module_tensors)
-        if size > MODULE_MAX or not all(is_host_tensor(torch, tensor) for tensor in module_tensors):
-            self.omitted_paths.append(path)
-        else:
-            self._add_readable(
-                path, module_tensors, lambda tensors: [tensor.detach() for tensor in tensors]
-            )
+        self._add_tensors(path, module_tensors, lambda: [t.detach() for t in module_tensors])
 
     def _iterate_uncompared_tensors(
         self, module: Any

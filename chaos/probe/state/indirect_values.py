@@ -54,13 +54,17 @@ class StateLinks(NamedTuple):
         owners = {
             (id(tensor), name): (number, index)
             for number, optimizer in reversed([*enumerate(self.optimizers[: self.number])])
-            for index, name, tensor in _iterate_state_tensors(optimizer)
+            for index, name, tensor in iterate_state_tensors(optimizer)
         }
         return [
             StateLink(index, name, *owners[id(tensor), name])
-            for index, name, tensor in _iterate_state_tensors(self.optimizers[self.number])
+            for index, name, tensor in iterate_state_tensors(self.optimizers[self.number])
             if (id(tensor), name) in owners
         ]
+
+    def read(self) -> list[tuple[int | str, ...]]:
+        """Return the links as plain tuples."""
+        return [tuple(link) for link in self.list_links()]
 
     def set(self, links: Sequence[StateLink]) -> bool:
         """Share exactly these tensors; return whether all of them are there."""
@@ -78,12 +82,38 @@ class StateLinks(NamedTuple):
         return bool(links)
 
 
+class OptimizerState(NamedTuple):
+    """The state that an optimizer keeps of its parameters, such as moments and numbers of steps."""
+
+    optimizer: Any
+
+    def read(self) -> list[tuple[int, str, Any]]:
+        """Return a parameter's number, a name and a value for each, in the parameters' order."""
+        tensor_type = sys.modules["torch"].Tensor
+        return [
+            (index, name, value.detach() if isinstance(value, tensor_type) else value)
+            for index, state in enumerate(list_states(self.optimizer))
+            for name, value in list(state.items())
+        ]
+
+    def set(self, values: Sequence[tuple[int, str, Any]]) -> bool:
+        """Set the values, in tensors of their own; return whether all have a parameter."""
+        groups = list_attributes(self.optimizer, type(self.optimizer))["param_groups"]
+        parameters = [parameter for group in groups for parameter in group["params"]]
+        if any(index >= len(parameters) for index, _, _ in values):
+            return False
+        for index, name, value in values:
+            # A tensor that another optimizer has as well is to stay as it is for that one.
+            self.optimizer.state[parameters[index]][name] = value
+        return bool(values)
+
+
 class TrainingFlags(NamedTuple):
     """The flags of a module's parameters: for which of them gradients are made."""
 
     module: Any
 
-    def list_flags(self) -> list[bool]:
+    def read(self) -> list[bool]:
         """Return `requires_grad` of each parameter, in the order of `parameters()`."""
         return [parameter.requires_grad for parameter in iterate_parameters(self.module)]
 
@@ -127,7 +157,7 @@ def list_states(optimizer: Any) -> list[dict[str, Any]]:
     return [states.get(parameter, {}) for parameter in parameters]
 
 
-def _iterate_state_tensors(optimizer: Any) -> Iterable[tuple[int, str, Any]]:
+def iterate_state_tensors(optimizer: Any) -> Iterable[tuple[int, str, Any]]:
     """Yield the tensors of an optimizer's state: a parameter's number, a name, and the tensor."""
     tensor_type = sys.modules["torch"].Tensor
     for index, state in enumerate(list_states(optimizer)):

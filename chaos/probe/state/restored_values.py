@@ -27,7 +27,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from chaos.model.events.state import IN_LOADER
 from chaos.model.places import TrainingPlace
-from chaos.probe.state.indirect_values import GroupLink, StateLinks, TrainingFlags
+from chaos.probe.state.indirect_values import (
+    GroupLink,
+    OptimizerState,
+    StateLinks,
+    TrainingFlags,
+)
 from chaos.probe.state.stored_attributes import is_module, iterate_saved_tensors
 
 FOLDER = "census"  # in the folder of a run
@@ -249,7 +254,7 @@ def find_global_generators() -> dict[str, Any]:
 def set_value(reached: HeldValue, new_value: Any) -> bool:  # what `_extract_content` returned
     """Set a value to another one; return whether it could be set."""
     old_value, holder, name = reached
-    if isinstance(old_value, TrainingFlags | StateLinks):
+    if isinstance(old_value, TrainingFlags | StateLinks | OptimizerState):
         return old_value.set(new_value)
     if isinstance(old_value, GroupLink):
         if new_value not in old_value.groups_by_key:
@@ -327,10 +332,8 @@ def _build_generator_kinds(
 
 def _extract_content(value: Any) -> Any:  # a value of a census
     """Return what is kept of a value: the state of a generator or a module, else the value."""
-    if isinstance(value, TrainingFlags):
-        return value.list_flags()
-    if isinstance(value, StateLinks):
-        return [tuple(link) for link in value.list_links()]
+    if isinstance(value, TrainingFlags | StateLinks | OptimizerState):
+        return value.read()
     if isinstance(value, GroupLink):
         return value.key
     if is_module(type(value)):
