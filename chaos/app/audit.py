@@ -90,7 +90,12 @@ class _AuditRun:
         self._listener, self._command = listener, command
         self._script = locate_script(request.script, is_module=request.module)
         launcher = choose_launcher(
-            request.launcher, self._script, listener, launcher_error, takes_any_script=True
+            request.launcher,
+            self._script,
+            listener,
+            launcher_error,
+            workers=request.workers,
+            takes_any_script=True,
         )
         self._facts = find_launcher_facts(request, self._script, launcher)
         backend = choose_backend(request.backend, self._facts.name, listener)

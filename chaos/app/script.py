@@ -152,6 +152,7 @@ def choose_launcher(
     announcer: Announcer,
     launcher_error: OtherLauncherError | None = None,
     *,
+    workers: int | tuple[int, int] | None = None,
     takes_any_script: bool = False,
 ) -> Launcher:
     """Return the launcher that is given, or that the script shows; say how it is known.
@@ -186,6 +187,7 @@ def choose_launcher(
             evidence = find_launcher_evidence(script)
         except OSError:  # reported where the plan is made
             return DEFAULT_LAUNCHER
+        evidence = evidence.add_workers(workers)
         launcher, grounds = evidence.launcher, str(evidence)
     announcer.say(f"launcher: {launcher} ({grounds})")
     return launcher

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -388,11 +388,40 @@ class FileContents:
     def _find_file_pairs(self) -> Iterator[tuple[WrittenFile, WrittenFile]]:
         """Yield the files of surviving work since the fault, each with the baseline's."""
         for run_file in self._run_files:
-            baseline_file = self._baseline_files.get(run_file.key)
+            baseline_file = self._find_equal_file(run_file) or self._baseline_files.get(
+                run_file.key
+            )
             if baseline_file is None or run_file.event.attempt in self.analysis.resized_attempts:
                 continue
             if run_file.number >= self.analysis.fault_start:
                 yield run_file, baseline_file
+
+    def _find_equal_file(self, run_file: WrittenFile) -> WrittenFile | None:
+        """Return the baseline's file with the same content, of those that its place has; or None.
+
+        A job that trains by hand makes no step that is seen, and has all its saves at one place. A
+        start after the second of three makes the third there, which is its own first.
+        """
+        return next(
+            (
+                baseline_file
+                for baseline_file in self._baseline_files_by_place[
+                    run_file.file, run_file.training_place
+                ]
+                if baseline_file.parts and baseline_file.digests == run_file.digests
+            ),
+            None,
+        )
+
+    @cached_property
+    def _baseline_files_by_place(
+        self,
+    ) -> Mapping[tuple[RankName, TrainingPlace], Sequence[WrittenFile]]:
+        files_by_place: defaultdict[tuple[RankName, TrainingPlace], list[WrittenFile]]
+        files_by_place = defaultdict(list)
+        for written_file in self._baseline_files.values():
+            files_by_place[written_file.file, written_file.training_place].append(written_file)
+        return files_by_place
 
     def _find_repeated_entries(
         self,

@@ -8,7 +8,7 @@ import ast
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -31,6 +31,16 @@ _JOINS_ITSELF = {
     "composer": ("Trainer",),
     "ignite": ("Parallel", "initialize"),
 }
+# Of these, classes that train alone unless a launcher started ranks. A script that has one is for
+# ranks if it also says something of them: a right script for one process was blamed since each of
+# two ranks had marked a save as done.
+_TRAINERS = ("Trainer", "LightningCLI")
+_RANK_WORDS = re.compile(
+    r"\b(?:is_world_process_zero|is_local_process_zero|is_main_process|is_local_main_process|"
+    r"is_global_zero|rank_zero\w*|global_rank|local_rank|get_rank|world_size|get_world_size|"
+    r"num_processes|num_nodes|nproc\w*|strategy|ddp|fsdp\w*|torchrun|DistributedSampler|"
+    r"RANK|accelerate launch)\b|\bdevices\s*=\s*[^\s1]"
+)
 _JOINS_ALWAYS = frozenset({"deepspeed"})  # of these, what needs the variables of a launcher
 # Functions that start the workers themselves, likewise.
 _STARTS = {
@@ -40,7 +50,7 @@ _STARTS = {
 # Packages of a `Process`, which is a worker where a group is joined beside it.
 _PROCESS = frozenset({"multiprocessing", "torch", ""})
 _GROUP_FACTS = frozenset({"group", "library_group"})
-_DECISIVE_FACTS = _GROUP_FACTS | {"spawn_location"}
+_DECISIVE_FACTS = _GROUP_FACTS | {"spawn_location", "lone_trainer"}
 _MAKES_FIT = ("Trainer", "Tuner")  # the ends of the names of Ray's classes that have a `fit()`
 
 # A module is read as a tree only where its text has one of these words: most have none, and a
@@ -78,6 +88,9 @@ class LauncherEvidence:
     group: str | None = None
     #: a library is called that joins one where one is started, and trains alone where none is
     library_group: str | None = None
+    #: a library's trainer is called, which trains alone unless ranks were started, and the script
+    #: says nothing of ranks
+    lone_trainer: str | None = None
     #: a variable or an option is read that torchrun gives its workers
     torchrun_variable_location: str | None = None
     #: the workers are started by the script itself
@@ -93,6 +106,12 @@ class LauncherEvidence:
             and self.spawn_location is None
             else "python"
         )
+
+    def add_workers(self, workers: int | tuple[int, int] | None) -> "LauncherEvidence":
+        """Return the evidence together with the number of ranks that was asked for, if any."""
+        if self.lone_trainer is None or workers in (None, 1):
+            return self
+        return replace(self, lone_trainer=None, library_group=self.lone_trainer)
 
     @property
     def is_for_any_rank_count(self) -> bool:
@@ -111,6 +130,11 @@ class LauncherEvidence:
             return (
                 f"{self.torchrun_variable_location} asks for its rank, and no need for Ray was seen"
             )
+        if self.lone_trainer is not None:
+            return (
+                f"{self.lone_trainer} trains alone unless ranks are started, and the script says "
+                "nothing of ranks; --workers 2 starts two"
+            )
         return "no need for Ray or torchrun was seen"
 
 
@@ -124,6 +148,7 @@ def find_launcher_evidence(script: ModuleFile) -> LauncherEvidence:
     """
     code = _ScriptCode(script)
     location_by_fact: dict[str, str] = {}
+    says_ranks = False
     is_decided = False  # by the script's own text: Ray in a module beside it is for others
     for number, text in enumerate(islice(code.load_own_modules(), OWN_MAX)):
         if (ray := text.find_ray_line(in_functions=number == 0)) is not None and not is_decided:
@@ -131,9 +156,14 @@ def find_launcher_evidence(script: ModuleFile) -> LauncherEvidence:
         for fact, line in text.facts.items():
             location_by_fact.setdefault(fact, _describe_location(text.file, line))
         is_decided |= number == 0 and not location_by_fact.keys().isdisjoint(_DECISIVE_FACTS)
+        says_ranks |= text.says_ranks
         # Who states a rank has it from somebody: what starts the workers may be in another module.
-        if is_decided and not text.states_rank:
+        # So may be what says that there are ranks.
+        is_open = "lone_trainer" in location_by_fact and not says_ranks
+        if is_decided and not text.states_rank and not is_open:
             break
+    if says_ranks and "lone_trainer" in location_by_fact:
+        location_by_fact.setdefault("library_group", location_by_fact.pop("lone_trainer"))
     if location_by_fact.keys().isdisjoint(_DECISIVE_FACTS):
         location_by_fact |= {"ray": built_on} if (built_on := code.find_ray_importer()) else {}
     return LauncherEvidence(**location_by_fact)
@@ -246,6 +276,7 @@ class _ModuleText:
         self.file = file
         self.facts: dict[str, int] = {}  # the first line of each, by its field in the evidence
         self.states_rank = False  # where a group is joined
+        self.says_ranks = _RANK_WORDS.search(source) is not None
         self._ray_imports: list[tuple[_Nesting, int]] = []
         self._packages: dict[str, str] = {}  # the package behind each name
         self._originals: dict[str, str] = {}  # what `import x as y` and `from m import x as y` mean
@@ -319,12 +350,8 @@ class _ModuleText:
         name = expression.attr if isinstance(expression, ast.Attribute) else original
         if package == "ray" and self._knows_ray and name.endswith(_MAKES_FIT):
             self._ray_imports.append(("top", expression.lineno))
-        joining_names = _JOINS_ITSELF.get(package, ())
-        is_trainer = "Trainer" in joining_names and name.endswith("Trainer")
-        if name in _JOINS or (package in _JOINS_ALWAYS and name in joining_names):
-            self._record_fact("group", expression.lineno)
-        elif name in joining_names or is_trainer:
-            self._record_fact("library_group", expression.lineno)
+        if (fact := _find_group_fact(package, name)) is not None:
+            self._record_fact(fact, expression.lineno)
         if name in _STARTS.get(package, ()):
             self._record_fact("spawn_location", expression.lineno)
         if name == "Process" and package in _PROCESS:
@@ -353,3 +380,13 @@ def _find_nesting(node: ast.AST, nesting: _Nesting) -> _Nesting:
             return "function"
         case _:
             return nesting
+
+
+def _find_group_fact(package: str, name: str) -> str | None:
+    """Return what a call of a package's function or class shows; None for nothing."""
+    joining_names = _JOINS_ITSELF.get(package, ())
+    if name in _JOINS or (package in _JOINS_ALWAYS and name in joining_names):
+        return "group"
+    if name.endswith(_TRAINERS) and any(name.endswith(end) for end in joining_names):
+        return "lone_trainer"
+    return "library_group" if name in joining_names else None

@@ -91,6 +91,23 @@ def test_an_entry_that_comes_back_is_right_on_evidence() -> None:
     assert (found.status, found.evidence) == ("pass", 4)
 
 
+@pytest.mark.parametrize(("last", "status"), [(3, "pass"), (9, "fail")])
+def test_of_several_saves_at_one_place_a_restart_may_make_the_last_ones_alone(
+    last: int, status: str
+) -> None:
+    """Training by hand makes no step that is seen: all its saves have one place."""
+    plain = "g s s w:m1.pt w:m2.pt w:m3.pt u r c L:c0 ."
+    line = "g s s w:m1.pt w:m2.pt x g s s w:m3.pt u r c L:c0 ."
+
+    def save(saved: ev.FileSaved) -> Sequence[ev.SavedPart]:
+        number = int(saved.path.removesuffix(".pt")[-1])
+        return [part(last if saved.attempt else number)]
+
+    verdict = of(save, line, lambda s: [part(int(s.path.removesuffix(".pt")[-1]))], plain=plain)
+
+    assert result(verdict).status == status
+
+
 @pytest.mark.parametrize("kind", ["counts", "words", "random"])
 def test_what_a_right_job_may_write_differently_is_a_note(kind: Kind) -> None:
     verdict = of(since_the_fault(lambda _: 9, kind=kind), STRUCK, due({"kind": kind}))

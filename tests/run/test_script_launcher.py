@@ -76,13 +76,10 @@ def test_ray_that_a_script_can_do_without_is_not_needed(tmp_path: Path, source: 
     [
         "from accelerate import Accelerator\nAccelerator()\n",
         "import accelerate\naccelerate.Accelerator(cpu=True)\n",
-        "from transformers import Trainer, TrainingArguments\nTrainer(model).train()\n",
-        "import transformers as t\nclass Mine(t.Trainer):\n    pass\n",
-        "from trl import SFTTrainer\nSFTTrainer().train()\n",
-        "import lightning as L\nL.Trainer(max_epochs=2).fit(model)\n",
-        "import lightning.pytorch as pl\npl.Trainer().fit(model)\n",
-        "from pytorch_lightning import Trainer as T\nT().fit(model)\n",
-        "from lightning.pytorch.cli import LightningCLI\nLightningCLI(Model)\n",
+        "from transformers import Trainer\nTrainer(m).is_world_process_zero()\n",
+        "import lightning as L\nL.Trainer(devices=2).fit(model)\n",
+        "import lightning.pytorch as pl\npl.Trainer(strategy='ddp').fit(model)\n",
+        "from pytorch_lightning import Trainer as T\nT().fit(model)  # under torchrun\n",
         "from lightning.fabric import Fabric\nFabric()\n",
     ],
 )
@@ -100,6 +97,30 @@ def test_a_library_that_joins_the_group_by_itself_is_torchruns_unless_ray_is_the
 @pytest.mark.parametrize(
     "source",
     [
+        "from transformers import Trainer, TrainingArguments\nTrainer(model).train()\n",
+        "import transformers as t\nclass Mine(t.Trainer):\n    pass\n",
+        "from trl import SFTTrainer\nSFTTrainer().train()\n",
+        "import lightning as L\nL.Trainer(max_epochs=2, devices=1).fit(model)\n",
+        "import lightning.pytorch as pl\npl.Trainer().fit(model)\n",
+        "from lightning.pytorch.cli import LightningCLI\nLightningCLI(Model)\n",
+    ],
+)
+def test_a_trainer_in_a_script_that_says_nothing_of_ranks_trains_alone(
+    tmp_path: Path, source: str
+) -> None:
+    """A right script for one process was blamed: both of two ranks marked a save as done."""
+    evidence = of(tmp_path, source)
+    assert evidence == LauncherEvidence(lone_trainer=f"{tmp_path}/train.py:2")
+    assert evidence.launcher == evidence.add_workers(1).launcher == "python"
+    assert evidence.add_workers(2).launcher == "torchrun"
+    assert of(tmp_path, source + "import ray.train\n").launcher == "ray"
+    (tmp_path / "mine.py").write_text("def is_first(): return local_rank == 0\n")
+    assert of(tmp_path, "import mine\n" + source).launcher == "torchrun"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
         "from transformers import AutoModel\nAutoModel.from_pretrained('x')\n",
         "from accelerate.utils import set_seed\nset_seed(1)\n",
         "from mine import Trainer\nTrainer().fit()\n",
@@ -110,6 +131,7 @@ def test_a_library_that_joins_the_group_by_itself_is_torchruns_unless_ray_is_the
 def test_a_name_alone_joins_no_group(tmp_path: Path, source: str) -> None:
     evidence = of(tmp_path, source)
     assert (evidence.group, evidence.library_group) == (None, None)
+    assert evidence.lone_trainer is None
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def init(  # noqa: PLR0913 - one parameter per option
             "there is no such script", "Give the path of a script.", location=str(script)
         )
     console, words = build_console(), arguments or []
-    launcher = choose_launcher(launcher, script_file, ConsoleAnnouncer(console))
+    launcher = choose_launcher(launcher, script_file, ConsoleAnnouncer(console), workers=workers)
     name = re.sub(r"\W+", "_", str(script) if module else script.stem)
     scenario = folder / f"{name}_worker_killed.chaos.yaml"
     source = {"module": str(script)} if module else {"script": os.path.relpath(script, folder)}

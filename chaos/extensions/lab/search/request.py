@@ -121,7 +121,9 @@ def _run_attempt(attempt: _Attempt, launcher_error: OtherLauncherError | None) -
 
     request, listener, command = attempt
     script = locate_script(request.script, is_module=request.module)
-    launcher = choose_launcher(request.launcher, script, listener, launcher_error)
+    launcher = choose_launcher(
+        request.launcher, script, listener, launcher_error, workers=request.workers
+    )
     facts = find_launcher_facts(request, script, launcher)
     plan = build_base_plan(
         script,
