@@ -47,8 +47,11 @@ def find_running_line() -> CodeLine | None:
 
 
 def find_outer_loops(frame: FrameType | None) -> tuple[LoopBody, ...]:
-    """Return the bodies of the job's loops in which a frame is, the outermost first."""
-    loops: list[LoopBody] = []
+    """Return the bodies of the job's loops in which a frame is, the outermost first.
+
+    Where the loop is a library's, the function of the job that it calls for each step is one.
+    """
+    loops = [*_find_step_function(frame)]
     while frame is not None:
         code, line = frame.f_code, frame.f_lineno
         scope = _find_scope(code) if is_job_file(code.co_filename) else None
@@ -64,6 +67,33 @@ def find_outer_loops(frame: FrameType | None) -> tuple[LoopBody, ...]:
         loops = [*frame_loops, *loops]
         frame = frame.f_back
     return tuple(loops)
+
+
+def _find_step_function(frame: FrameType | None) -> Iterator[LoopBody]:
+    """Yield the body of the job's function that calls the model, if a library calls it for a step.
+
+    Such as Lightning's `training_step`: it draws, or masks, what the model is then given.
+    """
+    while frame is not None and frame.f_code.co_filename.startswith(_find_torch_folders()):
+        frame = frame.f_back
+    if frame is None or frame.f_back is None:
+        return
+    file, caller_file = frame.f_code.co_filename, frame.f_back.f_code.co_filename
+    scope = (
+        _find_scope(frame.f_code) if is_job_file(file) and not is_job_file(caller_file) else None
+    )
+    if not isinstance(scope, ast.FunctionDef):
+        return
+    if not any(isinstance(node, ast.For | ast.While) for node in _walk_scope(scope)):
+        first_line, last_line = _find_body_start(scope.body), scope.body[-1].end_lineno or 0
+        yield LoopBody(file=file, first=first_line, last=last_line)
+
+
+@cache
+def _find_torch_folders() -> tuple[str, ...]:
+    """Return the folders of what stands between a model and its caller."""
+    installed = sysconfig.get_paths()
+    return *(f"{installed[name]}/torch/" for name in ("purelib", "platlib")), f"{_CHAOS}/"
 
 
 def _find_body_start(body: list[ast.stmt]) -> int:

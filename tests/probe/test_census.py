@@ -7,6 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -389,3 +390,36 @@ def test_the_loops_around_a_frame_are_found() -> None:
 
     assert found[0][-2:] == (9, 5)
     assert found[1][-1] == 5
+
+
+@pytest.mark.parametrize(("has_loop", "count"), [(False, 1), (True, 0)])
+def test_a_function_that_a_library_calls_for_each_step_is_a_loop_body(
+    *, has_loop: bool, count: int
+) -> None:
+    """Lightning's `training_step` masks what the model is then given, in no loop of the job."""
+    found: list[tuple[int, ...]] = []
+    first = sys._getframe().f_lineno
+
+    class Model(nn.Module):  # type: ignore[misc]
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            bodies = find_outer_loops(sys._getframe(1))
+            found.append(tuple(loop.first - first for loop in bodies if loop.first > first))
+            return x
+
+    model = Model()
+
+    def training_step(x: torch.Tensor) -> torch.Tensor:
+        """Say what it does."""
+        masked = x * 2
+        return model(masked)
+
+    def training_loop(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(0):
+            pass
+        return model(x)
+
+    step = training_loop if has_loop else training_step
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)
+    optimizer.step(partial(step, torch.ones(1)))
+
+    assert [len(bodies) for bodies in found] == [count]
