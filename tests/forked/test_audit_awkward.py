@@ -97,6 +97,7 @@ def test_what_was_there_before_an_audit_is_there_after_it(tmp_path: Path) -> Non
     assert (tmp_path / "model.pt").read_text() == "of last week"
 
 
+@pytest.mark.nightly
 def test_what_a_job_saves_outside_is_cleared_from_run_to_run(tmp_path: Path) -> None:
     notes = card(audit("save-outside", tmp_path))["notes"]
 
@@ -122,6 +123,7 @@ def test_a_job_that_saves_outside_has_lanes_and_is_not_blamed_for_their_views(
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text(encoding="utf-8")
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(WHY_NONE is not None, reason=f"no views here: {WHY_NONE}")
 def test_what_a_script_holds_open_before_its_fit_is_shared_by_all_lanes(tmp_path: Path) -> None:
     found = card(audit("hold-log", tmp_path, "--jobs", "2"))

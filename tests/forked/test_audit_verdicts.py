@@ -12,7 +12,7 @@ import pytest
 from tests.called import chaos
 from tests.forked.audits import BROKEN, ROOT, audit
 
-IN_CI = {"digits_rng_lost"}
+IN_CI = {"digits_optimizer_lost"}
 pytestmark = pytest.mark.timeout(300)
 
 

@@ -50,7 +50,7 @@ def test_two_starts_that_write_are_named(
     ("guard", "groups"),
     [
         pytest.param("lock", 1, marks=pytest.mark.nightly),
-        ("lock-in-loop", 4),
+        pytest.param("lock-in-loop", 4, marks=pytest.mark.nightly),
         pytest.param("newest", 4, marks=pytest.mark.nightly),
     ],
 )

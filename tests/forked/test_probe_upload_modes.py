@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(120)
 JOB = ROOT / "tests/forked/jobs/upload_modes.py"
 
 
-@pytest.mark.parametrize("mode", ["ASYNC", "NO_UPLOAD"])
+@pytest.mark.parametrize("mode", [pytest.param("ASYNC", marks=pytest.mark.nightly), "NO_UPLOAD"])
 def test_a_job_that_does_not_upload_in_its_report_is_judged_like_any_other(
     run: RunJob, mode: str
 ) -> None:
@@ -27,7 +27,9 @@ def test_a_job_that_does_not_upload_in_its_report_is_judged_like_any_other(
     assert seen.uploads == (((0, 0), (1, 0), (2, 0)) if mode == "ASYNC" else ())
 
 
-@pytest.mark.parametrize("moment", ["upload_begin", "upload_end"])
+@pytest.mark.parametrize(
+    "moment", ["upload_begin", pytest.param("upload_end", marks=pytest.mark.nightly)]
+)
 def test_an_upload_beside_training_has_the_place_of_its_report(run: RunJob, moment: Moment) -> None:
     baseline = run(script=JOB, mode="ASYNC").history
     at = FaultEntry(at=AtMoment(epoch=1, moment=moment, rank=0), kill_worker=KillWorker())

@@ -55,7 +55,9 @@ def ran(
     return histories[1], judge(plans[1], histories[1], histories[0])
 
 
-@pytest.mark.parametrize("keeps", ["name", "trainer", "config"])
+@pytest.mark.parametrize(
+    "keeps", ["name", *(pytest.param(k, marks=pytest.mark.nightly) for k in ("trainer", "config"))]
+)
 def test_each_call_is_the_next_attempt_of_the_run(tmp_path: Path, keeps: str) -> None:
     history, verdict = ran(tmp_path, keeps, kills=2)
 

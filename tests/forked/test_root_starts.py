@@ -59,6 +59,7 @@ def test_lanes_go_on_from_one_start_and_a_new_start_draws_anew(tmp_path: Path) -
     assert losses(theirs) != losses(ours)
 
 
+@pytest.mark.nightly
 def test_a_new_start_has_the_same_hash_seed_unless_another_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_lane_that_is_closed_leaves_the_others_at_work(tmp_path: Path) -> None
         assert drawn(execute(first, tmp_path, "again")) == drawn(ours)
 
 
+@pytest.mark.nightly
 def test_a_driver_that_is_started_again_draws_anew_and_trains_on_other_data(run: RunJob) -> None:
     baseline = run(script=DRAWS).history
 

@@ -83,6 +83,7 @@ def test_a_run_with_a_process_killed_by_others_is_tried_again_and_comes_through(
     assert any((directory.path / "tried-before" / "journals").iterdir())
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_disturbed_twice_can_not_be_told(tmp_path: Path) -> None:
     plan = plan_in(tmp_path)
     directory = create_run(tmp_path, "run", plan, {})

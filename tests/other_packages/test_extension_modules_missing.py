@@ -38,7 +38,16 @@ LEFT_OUT = {
 }
 
 
-@pytest.fixture(scope="module", params=EXTENSIONS)
+IN_CI = {"cluster", "lab"}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=() if name in IN_CI else pytest.mark.nightly)
+        for name in EXTENSIONS
+    ],
+)
 def core(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the tree without an extension, which its name ends with."""
     extension = str(request.param)

@@ -255,7 +255,7 @@ def later(job: dict[str, str], name: str) -> Any:
 @pytest.mark.parametrize(
     ("job", "name"),
     [
-        (QUEUE, "`pool.service.budget.served` set to "),
+        later(QUEUE, "`pool.service.budget.served` set to "),
         later(CALLBACK, "`callbacks[0].margin` set to "),
         later(DRAWING, "`callbacks[0].margin` set to "),
         later(WORDS, "`names` at the resume"),
@@ -280,6 +280,7 @@ def test_what_is_drawn_does_not_excuse_a_number_that_is_lost(tmp_path: Path) -> 
     assert "`callbacks[0].margin` set to " in finding["proof"]
 
 
+@pytest.mark.nightly
 def test_a_part_that_is_lost_without_a_consequence_is_a_note(tmp_path: Path) -> None:
     card = audited_job(SCHEDULE, tmp_path)
 

@@ -54,6 +54,7 @@ def audited(folder: Path, script: str) -> Done:
     return chaos("audit", "train.py", "--max-runs", "1", folder=folder)
 
 
+@pytest.mark.nightly
 def test_a_job_whose_children_alone_train_is_refused_for_that_reason(tmp_path: Path) -> None:
     done = audited(tmp_path, REPLICAS)
 

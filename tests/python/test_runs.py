@@ -108,7 +108,8 @@ def test_other_faults_come_out_as_stated(run: RunScenario, scenario: str) -> Non
     assert run(scenario).verdict.as_expected
 
 
-@pytest.mark.parametrize("by", ["fork", pytest.param("spawn", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("by", ["fork", "spawn"])
 def test_an_audit_finds_out_how_many_ranks_a_script_starts(tmp_path: Path, by: str) -> None:
     script = SCENARIOS.parent / "jobs/spirals_spawned.py"
     words = ("--max-runs", "1", "--format", "json", "--", "--by", by)

@@ -365,7 +365,7 @@ UPLOADS = {
 }
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", [pytest.param("sync", marks=pytest.mark.nightly), "async"])
 def test_no_interval_is_advised_at_which_uploads_fall_behind(mode: str) -> None:
     asked = on("unannounced-16h", **UPLOADS, settings__checkpoint_upload_mode=mode)
 
