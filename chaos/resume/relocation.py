@@ -92,30 +92,31 @@ _STEP_EVENTS = (StepDone, StateSeen, CensusTaken, GeneratorsSeen, ParametersName
 def _drop_prelude(history: History) -> History:
     """Return a run without the steps that ranks made before the place of their resume was found.
 
-    A place is found twice only where steps came before the save was read (see `probe.loads`). An
-    attempt that ended within so many steps had not come to read it. One that then found nothing
-    left to train has made no step.
+    A place is found twice, or after a step, only where steps came before the save was read (see
+    `probe.loads`). One may be there to make an optimizer's state, into which the save is then
+    loaded. An attempt that ended within so many steps had not come to read it. One that then found
+    nothing left to train has made no step.
     """
     position_numbers: dict[AttemptRank, list[int]] = {}
     for number, e in history.select_events(Repositioned):
         position_numbers.setdefault(_find_rank(e), []).append(number)
+    steps: dict[AttemptRank, list[int]] = {}
+    for number, done in history.select_events(StepDone) if position_numbers else ():
+        steps.setdefault(_find_rank(done), []).append(number)
     ends = {
         attempt_rank: numbers[-1] + _has_no_place(history[numbers[-1]].event)
         for attempt_rank, numbers in position_numbers.items()
-        if len(numbers) > 1
+        if len(numbers) > 1 or steps.get(attempt_rank, [numbers[-1]])[0] < numbers[-1]
     }
     if not ends:
         return history
-    steps: dict[AttemptRank, list[int]] = {}
-    for number, done in history.select_events(StepDone):
-        steps.setdefault(_find_rank(done), []).append(number)
     most_steps = max(
         sum(number < end for number in steps.get(attempt_rank, ()))
         for attempt_rank, end in ends.items()
     )
     later_ranks = (
         attempt_rank
-        for attempt_rank in position_numbers
+        for attempt_rank in position_numbers.keys() | steps.keys()
         if attempt_rank.attempt > 0 and len(steps.get(attempt_rank, ())) <= most_steps
     )
     ends = dict.fromkeys(later_ranks, len(history)) | ends

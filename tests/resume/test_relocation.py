@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from chaos.check.analysis import RunAnalysis
 from chaos.check.judge import judge
 from chaos.model import event as ev
@@ -17,19 +19,26 @@ def entry(like: JournalEntry, what: ev.AnyEvent) -> JournalEntry:
     return JournalEntry(time_ns=like.time_ns, source=like.source, seq=like.seq, event=what)
 
 
-def prelude(attempt: int, rank: int, like: JournalEntry, resumed: int | None) -> list[JournalEntry]:
-    """Return three steps at the beginning of training, and the resume after them."""
+def prelude(
+    attempt: int, rank: int, like: JournalEntry, resumed: int | None, *, has_place: bool
+) -> list[JournalEntry]:
+    """Return three steps at the beginning of training, and the resume after them.
+
+    `has_place`: these steps are of a place in training, too. A step without a gradient is of none.
+    """
     who: dict[str, Any] = {"attempt": attempt, "rank": rank}
-    found: list[ev.AnyEvent] = [
-        ev.Repositioned(**who, epoch=0, step=0, evidence="inputs and losses")
-    ]
+    found: list[ev.AnyEvent] = []
+    if has_place:
+        found.append(ev.Repositioned(**who, epoch=0, step=0, evidence="inputs and losses"))
     found += [ev.StepDone(**who, epoch=0, step=step, losses=(9.0 - step,)) for step in (1, 2, 3)]
     if resumed is not None:
         found.append(ev.Repositioned(**who, epoch=resumed, step=0, evidence="state and inputs"))
     return [entry(like, what) for what in found]
 
 
-def with_preludes(history: History, *, cut_in: int | None = None) -> History:
+def with_preludes(
+    history: History, *, cut_in: int | None = None, has_place: bool = True
+) -> History:
     """Put a prelude before the first step of each rank in each later attempt.
 
     The attempt `cut_in` has no more than that.
@@ -41,15 +50,19 @@ def with_preludes(history: History, *, cut_in: int | None = None) -> History:
             is_cut = what.attempt == cut_in
             if (what.attempt, what.rank) not in seen:
                 seen.add((what.attempt, what.rank))
-                entries += prelude(what.attempt, what.rank, one, None if is_cut else what.epoch)
+                resumed = None if is_cut else what.epoch
+                entries += prelude(what.attempt, what.rank, one, resumed, has_place=has_place)
             if is_cut:
                 continue
         entries.append(one)
     return History(entries)
 
 
-def test_a_job_that_resumes_after_steps_of_a_teacher_is_right() -> None:
-    history, baseline = with_preludes(KILLED.history()), Baseline([KILLED.baseline()])
+@pytest.mark.parametrize("has_place", [True, False])
+def test_a_job_that_resumes_after_steps_of_a_teacher_is_right(*, has_place: bool) -> None:
+    """Or after one that makes an optimizer's state, for `torch.distributed.checkpoint.load`."""
+    history = with_preludes(KILLED.history(), has_place=has_place)
+    baseline = Baseline([KILLED.baseline()])
 
     verdict = judge(KILLED.plan(), history, baseline)
 
@@ -72,8 +85,9 @@ def test_what_came_before_is_set_aside_and_keeps_its_number() -> None:
     assert not [e for _, e in found.select_events(ev.StepDone) if e.attempt == 1 and e.epoch == 0]
 
 
-def test_an_attempt_that_ended_within_a_prelude_did_not_begin_anew() -> None:
-    history = with_preludes(TWICE.history(), cut_in=1)
+@pytest.mark.parametrize("has_place", [True, False])
+def test_an_attempt_that_ended_within_a_prelude_did_not_begin_anew(*, has_place: bool) -> None:
+    history = with_preludes(TWICE.history(), cut_in=1, has_place=has_place)
 
     found, _ = relocate_attempts(history, TWICE.baseline())
 
