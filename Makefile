@@ -111,9 +111,9 @@ canary: $(READY)  ## what the newest Ray changed of what chaos uses, and the tes
 
 demo: $(READY)  ## audit a correct job and one with a bug, then inject faults on a local Ray cluster
 	@echo "chaos: a correct job"
-	@$(BIN)/chaos audit scenarios/jobs/digits_ddp.py --time-limit 20s -- --epochs 4
+	@$(BIN)/chaos audit scenarios/jobs/digits_ddp.py -- --epochs 4
 	@echo; echo "chaos: the same job with a bug, so that this audit must fail"
-	@$(BIN)/chaos audit scenarios/jobs/digits_optimizer_lost.py --time-limit 20s -- --epochs 4 \
+	@$(BIN)/chaos audit scenarios/jobs/digits_optimizer_lost.py -- --epochs 4 \
 	    || [ $$? -eq 1 ]
 	@echo; echo "chaos: two faults on a local Ray cluster"
 	@$(BIN)/chaos run scenarios/smoke/worker_killed_mid_epoch.chaos.yaml \

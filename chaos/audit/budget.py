@@ -16,12 +16,14 @@ from chaos.run.clock import Clock, elapsed_seconds
 from chaos.run.ports import ShowEntries
 from chaos.wording import plural
 
-# An answer needs a minimum of runs: one of every group that the job has. If the limit cut it,
-# the answer would depend on how busy the machine is. So the minimum may take this many times the
-# limit. If it needs more, the limit stands, and the answer is inconclusive.
+# An answer needs a minimum of runs: one of every group that the job has. If the default limit cut
+# it, the answer would depend on how busy the machine is. So the minimum may take this many times
+# that limit. A limit that was given is kept: who gave it has somewhere to be.
 MINIMUM_TIMES = 5
-# However much of the time the clean runs took, so many places are tried: one kill shows the defect
-# that every restart has, and an audit without any shows nothing.
+# A limit that would do leaves room for runs that take longer than they were estimated to.
+ENOUGH_TIMES = 1.3
+# However much of the default limit the clean runs took, so many places are tried: one kill shows
+# the defect that every restart has, and an audit without any shows nothing.
 PLACES_MIN = 2
 # Each fault adds to its run: lost steps are recomputed, and the workers start again. In parts of a
 # clean run.
@@ -37,19 +39,21 @@ FAULTS_SHARE = 0.7
 class Budget:
     """The most that an audit may take, clean runs included in the seconds; None: no limit."""
 
-    #: the limit of the runs after the minimum; the minimum itself may take `MINIMUM_TIMES` as long,
+    #: the limit of the runs; where it is the default, the minimum may take `MINIMUM_TIMES` as long,
     #: unless it is known beforehand that this is not enough
     seconds: float | None = None
     runs: int | None = None
     #: the first place that is wrong is enough
     first_finding: bool = False
-    #: the time limit is the default: proofs of causes may take longer than it
+    #: the time limit is the default: the minimum and proofs of causes may take longer than it
     is_default: bool = False
 
     @property
     def longest_s(self) -> float:
         """The most that the minimum may take."""
-        return math.inf if self.seconds is None else MINIMUM_TIMES * self.seconds
+        if self.seconds is None:
+            return math.inf
+        return MINIMUM_TIMES * self.seconds if self.is_default else self.seconds
 
     def is_spent(
         self,
@@ -72,7 +76,7 @@ class Budget:
         if hung_s and wrong and self.seconds is not None:
             return seconds >= self.seconds or seconds + hung_s > OVERRUN * self.seconds
         if begun_places < PLACES_MIN:
-            return False
+            return not self.is_default and seconds >= OVERRUN * (self.seconds or math.inf)
         if wrong and self.seconds is not None:
             return seconds >= FAULTS_SHARE * self.seconds
         limit = self.longest_s if for_minimum else self.seconds
@@ -206,7 +210,8 @@ class Pace:
         place_s = self.runs_s / self.done
         if budget.seconds is None:
             return (place_limit - self.done) * place_s
-        allowed_s = max(budget.seconds - self.spent_s, self.needed * place_s)
+        limit_s = max(budget.seconds - self.spent_s, self.needed * place_s)
+        allowed_s = min(limit_s, max(0.0, budget.longest_s - self.spent_s))
         return min(allowed_s, (place_limit - self.done) * place_s)
 
 
@@ -258,12 +263,13 @@ class MinimumRuns:
                 "cannot pass"
             )
         if budget.seconds is not None and not self.fits(budget):
-            enough_s = 10 * math.ceil(self.total_s / MINIMUM_TIMES / 10)
+            enough_s = 10 * math.ceil(ENOUGH_TIMES * self.total_s / 10)
+            times = f"{MINIMUM_TIMES} times the default limit" if budget.is_default else "the limit"
             if budget.runs is not None and budget.runs < self.places:
                 command = remove_option(command, "--max-runs")
             yield warning(
                 f"an answer needs {plural(self.runs, 'run')} with faults, some "
-                f"{self.total_s:.0f} s in all, and {MINIMUM_TIMES} times the time limit are "
+                f"{self.total_s:.0f} s in all, and {times} is "
                 f"{budget.longest_s:.0f} s: this audit can find something wrong, and cannot "
                 f"pass; this one can: `{set_time_limit(command, enough_s)}`; fewer epochs or "
                 "less data, by the script's own arguments after --, make it shorter"

@@ -25,8 +25,9 @@ Limit = Annotated[
         "--time-limit",
         parser=parse_seconds,
         metavar="TIME",
-        help="Time limit, such as 90s or 5m; the minimum for an answer may take longer. Default: "
-        "60s, and 5m for a script for sbatch; none with --exhaustive or --max-runs.",
+        help="The most that the audit may take, such as 90s or 5m. Default: 60s, and 5m for a "
+        "script for sbatch, of which an answer's minimum may take five times as much; none with "
+        "--exhaustive or --max-runs.",
     ),
 ]
 MaxRuns = Annotated[

@@ -246,8 +246,8 @@ def test_as_many_runs_as_an_answer_needs_are_enough(tmp_path: Path) -> None:
     assert (card.exit_code, card.reasons) == (0, ())
 
 
-def test_a_limit_of_seconds_does_not_cut_what_an_answer_needs(tmp_path: Path) -> None:
-    audit = audit_of(tmp_path, FakeBackend(), budget=Budget(seconds=42.0))
+def test_the_default_limit_does_not_cut_what_an_answer_needs(tmp_path: Path) -> None:
+    audit = audit_of(tmp_path, FakeBackend(), budget=Budget(seconds=42.0, is_default=True))
     audit.clock = Ticking(tick_ns=1_000_000_000)  # a run takes some looks at it
 
     card = audit.run()
@@ -287,7 +287,8 @@ def test_where_what_an_answer_needs_is_too_dear_it_is_said_before_any_fault(
 def test_where_the_clean_runs_took_all_the_time_the_most_telling_places_are_tried(
     tmp_path: Path,
 ) -> None:
-    audit = audit_of(tmp_path, FakeBackend(defect=loses_momentum), budget=Budget(seconds=1))
+    budget = Budget(seconds=1, is_default=True)
+    audit = audit_of(tmp_path, FakeBackend(defect=loses_momentum), budget=budget)
     audit.clock = Ticking(tick_ns=1_000_000_000)
 
     card = audit.run()

@@ -16,7 +16,7 @@ from tests.check.tamper import told, without
 
 
 def spent(seconds: float, hung_s: float, *, limit_s: float = 60, wrong: int = 1) -> bool:
-    return Budget(seconds=limit_s).is_spent(
+    return Budget(seconds=limit_s, is_default=True).is_spent(
         seconds=seconds, runs=3, begun_places=3, for_minimum=True, wrong=wrong, hung_s=hung_s
     )
 
