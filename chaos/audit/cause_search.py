@@ -9,7 +9,7 @@ input*, 2002, there `ddmin`).
 import json
 import math
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -153,6 +153,28 @@ def _shorten_list(texts: Sequence[str], *, whole_max: int = NAMED_MAX) -> str:
     if len(texts) <= whole_max:
         return join_names(texts)
     return join_names([*texts[:NAMED_MAX], f"{len(texts) - NAMED_MAX} more"])
+
+
+def _is_inner_name(path: str, cause: Paths) -> bool:
+    """Return whether a path is the variable of one of the cause, which a function has from it."""
+    return any(
+        cause_path.endswith(f".{path}") or path.endswith(f".{cause_path}") for cause_path in cause
+    )
+
+
+def _list_idle_paths(
+    tried_paths: Paths,
+    cause: Paths,
+    candidates_by_path: Mapping[str, CensusDifference],
+    job_candidates: Sequence[CensusDifference],
+) -> Iterator[str]:
+    """Yield what differed as well, and is not the cause."""
+    # What the job sets again before the model is called did come back.
+    later_paths = {candidate.path for candidate in job_candidates} - {*cause}
+    for path in tried_paths:
+        is_different = candidates_by_path[path].is_lasting and path in later_paths
+        if is_different and not _is_inner_name(path, cause):
+            yield path
 
 
 def _merge_candidates(
@@ -340,11 +362,7 @@ class CauseSearch:
                 generators=failed_generators,
                 is_cut_short=is_cut_short,
             )
-        # What the job sets again before the model is called did come back.
-        later_paths = {candidate.path for candidate in job_candidates} - {*cause}
-        idle_paths = (
-            path for path in tried_paths if by_path[path].is_lasting and path in later_paths
-        )
+        idle_paths = _list_idle_paths(tried_paths, cause, by_path, job_candidates)
         return CauseOutcome(
             candidates,
             tuple(by_path[path] for path in cause),

@@ -11,6 +11,7 @@ from chaos.audit.cause_search import (
     CauseOutcome,
     CauseSearch,
     Paths,
+    _list_idle_paths,
     find_minimal_paths,
     find_nearest_cause,
     has_trained_equally,
@@ -243,3 +244,17 @@ def test_the_fewest_values_that_mended_are_named_though_time_ends(
 
     assert [value.path for value in outcome.cause or ()] == ["a", "b", "c", "d"]
     expect_text(outcome.sentence, "time ended")
+
+
+@pytest.mark.parametrize(("other", "is_named"), [("difficulty", False), ("level", True)])
+def test_a_variable_that_a_function_has_from_another_is_one_value(
+    *, other: str, is_named: bool
+) -> None:
+    values = {
+        path: CensusDifference(path, "", "", is_initial=True)
+        for path in ("update.difficulty", other)
+    }
+
+    idle = _list_idle_paths(tuple(values), ("update.difficulty",), values, [*values.values()])
+
+    assert [*idle] == [other] * is_named
