@@ -19,7 +19,7 @@ from chaos.app.script import (
 )
 from chaos.audit.answer import ACCEPTABLE
 from chaos.audit.audit import Audit, SiteChoice, Spread
-from chaos.audit.budget import AuditProgress, Budget
+from chaos.audit.budget import AuditProgress, Budget, MachineLoad
 from chaos.audit.continuation import EarlierAudit
 from chaos.audit.folder import AuditFolder
 from chaos.audit.lanes import count_lanes
@@ -130,6 +130,7 @@ class _AuditRun:
                 command=self._command,
                 count_lanes=self._count_lanes,
                 threads=threads,
+                machine=MachineLoad(usable_cpus(), os.getloadavg()[0]),
                 ray=exit_stack.enter_context(open_backend("ray", self._listener))
                 if is_on_ray
                 else None,

@@ -13,9 +13,11 @@ from typing import NamedTuple, TypeAlias
 from chaos import runner
 from chaos.audit.baseline_runs import CleanResult, CleanRunner, ExtendableBaseline
 from chaos.audit.budget import (
+    IDLE_MACHINE,
     UNLIMITED,
     AuditProgress,
     Budget,
+    MachineLoad,
     MinimumRuns,
     Pace,
     ShowProgress,
@@ -32,7 +34,7 @@ from chaos.audit.first_fault import find_retries
 from chaos.audit.folder import AuditFolder
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.judged_run import JudgedRun, judge_on_node, list_judges
-from chaos.audit.lanes import open_view_lanes, run_side_by_side
+from chaos.audit.lanes import open_view_lanes, require_comparable_runs, run_side_by_side
 from chaos.audit.notes import Note, note, note_missing_grace, note_single_lane
 from chaos.audit.plans import build_fault_plan, move_to_ray
 from chaos.audit.repro import Confirmer, confirm_finding
@@ -44,7 +46,7 @@ from chaos.audit.site_order import PARTS, order_places
 from chaos.audit.site_queue import NOTHING_KNOWN, FaultRun, SiteQueue
 from chaos.audit.site_sample import STEP_PLACES_MAX, choose_fault_sites
 from chaos.audit.threads import ThreadLimit
-from chaos.errors import ChaosError, NoViewError, RequestError
+from chaos.errors import ChaosError, NoViewError
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, elapsed_seconds
 from chaos.run.directory import RunDirectory, explain_full_disk
@@ -103,25 +105,6 @@ def _take_runs(
             return
 
 
-def _require_comparable_runs(clean: CleanResult) -> None:
-    """Raise `RequestError` for a job whose runs elsewhere could not be compared with ours."""
-    reason = None
-    if clean.plan.job.fit > 1:
-        reason = (
-            "trains before the training that is tested, and elsewhere no files stay between runs"
-        )
-    elif clean.shares_files:
-        reason = "writes files by absolute paths, which runs side by side on a node would share"
-    elif not clean.repetition.is_exact:
-        reason = (
-            "does not repeat itself to the last bit, so that another machine looks "
-            f"like a fault: {clean.repetition}"
-        )
-    if reason is not None:
-        hint = "Audit it without {address}."
-        raise RequestError("the job {reason}", hint, field="address", reason=reason)
-
-
 @dataclass
 class Audit:
     """One audit of the job of `plan`, into a folder of its own.
@@ -158,6 +141,8 @@ class Audit:
     open_lanes: Spread | None = None
     #: the threads of each process, which the plan has been given
     threads: ThreadLimit | None = None
+    #: as it was before the audit
+    machine: MachineLoad = IDLE_MACHINE
     #: the last audit of the same job, which this one continues
     earlier_audit: EarlierAudit | None = None
     _rows: list[RunRow] = field(default_factory=list, init=False)
@@ -192,6 +177,9 @@ class Audit:
                 self._spent_s,
                 run_s=clean.run_s,
                 lanes=len(fault_lanes.backends),
+                start_s=clean.times.start_s,
+                workers=clean.plan.job.workers,
+                machine=self.machine,
             )
             fits = minimum.fits(self.budget)
             queue.begin(is_short_of_time=not fits)
@@ -226,7 +214,7 @@ class Audit:
         if self.ray is not None:
             clean = clean_runs.repeat_on_backend(self.ray, clean, move_to_ray(clean.plan))
         if self.open_lanes is not None:
-            _require_comparable_runs(clean)
+            require_comparable_runs(clean)
         return clean, retries
 
     def _describe_threads(self, clean: CleanResult, fault_lanes: FaultLanes) -> Iterator[Note]:

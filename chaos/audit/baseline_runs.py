@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from threading import Lock
 
-from chaos.audit.budget import AuditProgress, ShowProgress, start_run_display
+from chaos.audit.budget import NO_TIMES, AuditProgress, RunTimes, ShowProgress, start_run_display
 from chaos.audit.determinism import (
     CleanRunComparison,
     compare_clean_runs,
@@ -81,8 +81,8 @@ class CleanResult:
     baseline: Baseline
     repetition: CleanRunComparison
     notes: tuple[Note, ...]
-    #: the time of a clean run from its `fit()` on
-    work_s: float = 0.0
+    #: of a clean run, from its `fit()` on
+    times: RunTimes = NO_TIMES
     #: the place at which a start with another hash seed got other data
     hash_seed_difference: str | None = None
     #: the lines of the job, `train.py:83`, that train on after an exception
@@ -91,7 +91,7 @@ class CleanResult:
     @property
     def run_s(self) -> float:
         """The time of a run, with a wait for the next attempt."""
-        return self.work_s + self.profile.facts.times.requeue_s
+        return self.times.work_s + self.profile.facts.times.requeue_s
 
     @property
     def is_self_contained(self) -> bool:
@@ -184,7 +184,7 @@ class CleanRunner:
             plan=add_idle_limit(plan, baseline),
             baseline=baseline,
             repetition=comparison,
-            work_s=min(_measure_work_s(history) for history in runs),
+            times=min(map(RunTimes.from_history, runs)),
         )
 
     def build_extended_baseline(self, clean: CleanResult, backend: Backend) -> Baseline | None:
@@ -352,7 +352,7 @@ class CleanRunner:
                 *_build_notes(series, baseline_profile),
                 *note_clock_reports(profile, plan, comparison),
             ),
-            work_s=min(_measure_work_s(history) for history in series.same_start_runs),
+            times=min(map(RunTimes.from_history, series.same_start_runs)),
             hash_seed_difference=series.hash_seed_difference,
             recoveries=tuple(_find_recoveries(plan)),
         )
@@ -583,9 +583,3 @@ def _find_script_setting(history: History, setting: str) -> str | None:
     fit_call = next((event for _, event in history.select_events(FitCalled)), None)
     value = None if fit_call is None else fit_call.original_settings.get(setting)
     return None if value is None else str(value)
-
-
-def _measure_work_s(history: History) -> float:
-    """Return the time of a run from its `fit()` on: the part before is done once for all runs."""
-    fit_number = next((number for number, _ in history.select_events(FitCalled)), 0)
-    return (history[-1].time_ns - history.time_ns(fit_number)) / 1e9

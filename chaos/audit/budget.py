@@ -4,13 +4,13 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 from chaos.audit.notes import Note, note, warning
 from chaos.audit.run_row import RunRow
 from chaos.audit.site_order import PARTS
-from chaos.model.event import RunStarted
-from chaos.model.history import JournalEntry
+from chaos.model.event import FitCalled, RunStarted, StepDone
+from chaos.model.history import History, JournalEntry
 from chaos.report.live import Progress, advance_all, describe_activity
 from chaos.run.clock import Clock, elapsed_seconds
 from chaos.run.ports import ShowEntries
@@ -215,6 +215,45 @@ class Pace:
         return min(allowed_s, (place_limit - self.done) * place_s)
 
 
+class RunTimes(NamedTuple):
+    """The times of a run from its `fit()` on: the part before is done once for all runs."""
+
+    work_s: float = 0.0
+    #: of that, up to the end of the first optimizer step; 0 without one
+    start_s: float = 0.0
+
+    @classmethod
+    def from_history(cls, history: History) -> Self:
+        """Return the times of a run that is over."""
+        fit_number = next((number for number, _ in history.select_events(FitCalled)), 0)
+        step_number = next((number for number, _ in history.select_events(StepDone)), fit_number)
+        fit_ns = history.time_ns(fit_number)
+        return cls(
+            (history[-1].time_ns - fit_ns) / 1e9, (history.time_ns(step_number) - fit_ns) / 1e9
+        )
+
+
+class MachineLoad(NamedTuple):
+    """The processors of a machine, and the number of processes that want one already."""
+
+    cores: int = 1
+    process_count: float = 0.0
+
+    def compare_speed(self, process_count: int, other_count: int) -> float:
+        """Return how many times longer a process takes beside others of ours than beside fewer.
+
+        Processes that want a processor have equal shares of all.
+        """
+        speed, other_speed = (
+            min(1.0, self.cores / (count + self.process_count))
+            for count in (process_count, other_count)
+        )
+        return other_speed / speed
+
+
+NO_TIMES, IDLE_MACHINE = RunTimes(), MachineLoad()
+
+
 @dataclass(frozen=True)
 class MinimumRuns:
     """The runs that an answer needs, and the places that they answer."""
@@ -226,6 +265,23 @@ class MinimumRuns:
     #: the time of a run without a fault, with a wait for its next attempt
     run_s: float
     lanes: int
+    #: of a run, the time before its first step, which each restart takes once more
+    start_s: float = 0.0
+    workers: int = 1
+    machine: MachineLoad = IDLE_MACHINE
+
+    @property
+    def range_s(self) -> tuple[float, float]:
+        """The least and the most seconds that the runs are likely to take from now on.
+
+        The least is that of runs that wait most of their time, and so go side by side at the speed
+        of one. The most is that of runs that compute, on a machine that is as busy as it was.
+        """
+        least_s = self.total_s - self.spent_s
+        lost_s = self.start_s + FAULT_COSTS * (self.run_s - self.start_s)
+        side_by_side = self.machine.compare_speed(self.lanes * self.workers, self.workers)
+        work_s = (self.runs * self.run_s + self.places * lost_s) / self.lanes
+        return least_s, max(least_s, ENOUGH_TIMES * side_by_side * work_s)
 
     @property
     def total_s(self) -> float:
@@ -241,7 +297,8 @@ class MinimumRuns:
         """Yield what an answer takes, where it is within the limits."""
         if self.runs and self.fits(budget) and (budget.runs is None or budget.runs >= self.places):
             faults = f"{plural(self.runs, 'run')} with faults at {plural(self.places, 'place')}"
-            yield note(f"an answer needs {faults}: some {self.total_s - self.spent_s:.0f} s more")
+            least_s, most_s = self.range_s
+            yield note(f"an answer needs {faults}: {least_s:.0f} to {most_s:.0f} s more")
 
     def count_affordable(self, budget: Budget) -> int:
         """Return how many runs of one place each fit into the time that the minimum may take."""

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from chaos.audit.baseline_runs import CleanResult
-from chaos.errors import NoViewError
+from chaos.errors import NoViewError, RequestError
 from chaos.model.event import FileRenamed, WroteOutside
 from chaos.model.objects import is_store_object
 from chaos.model.paths import is_in_folder
@@ -122,3 +122,22 @@ def open_view_lanes(
             )
     views = [stack.enter_context(HeldView(sights)) for _ in range(count)]
     return [stack.enter_context(backend.open_parallel(view)) for view in views]
+
+
+def require_comparable_runs(clean: CleanResult) -> None:
+    """Raise `RequestError` for a job whose runs elsewhere could not be compared with ours."""
+    reason = None
+    if clean.plan.job.fit > 1:
+        reason = (
+            "trains before the training that is tested, and elsewhere no files stay between runs"
+        )
+    elif clean.shares_files:
+        reason = "writes files by absolute paths, which runs side by side on a node would share"
+    elif not clean.repetition.is_exact:
+        reason = (
+            "does not repeat itself to the last bit, so that another machine looks "
+            f"like a fault: {clean.repetition}"
+        )
+    if reason is not None:
+        hint = "Audit it without {address}."
+        raise RequestError("the job {reason}", hint, field="address", reason=reason)

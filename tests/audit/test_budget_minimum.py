@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from chaos.audit.budget import Budget, MinimumRuns, Pace, set_time_limit
+from chaos.audit.budget import Budget, MachineLoad, MinimumRuns, Pace, set_time_limit
 from tests.accepted import expect_text
 
 DEFAULT = Budget(seconds=60, is_default=True)
@@ -126,3 +126,17 @@ def test_what_an_answer_takes_is_foretold_where_it_is_within_the_limits() -> Non
     expect_text(said.text)
     assert not [*minimum.describe_cost(Budget(runs=9))]
     assert not [*minimum.describe_cost(Budget(seconds=40))]
+
+
+def test_what_an_answer_takes_is_a_range_that_knows_restarts_and_a_busy_machine() -> None:
+    """'Some 31 s more' took 290 on two cores with four lanes, beside other work."""
+    calm = MinimumRuns(runs=8, places=16, spent_s=20, run_s=8, lanes=4, start_s=5)
+    busy = replace(calm, machine=MachineLoad(cores=2, process_count=8))
+
+    assert calm.range_s[0] == busy.range_s[0] == calm.total_s - 20
+    assert calm.range_s[0] < calm.range_s[1]
+    # Alone a run had two ninths of a core, and each of four has a sixth.
+    assert busy.range_s[1] / calm.range_s[1] == pytest.approx((2 / 9) / (2 / 12) / 4)
+    idle = MachineLoad(cores=8)
+    assert idle.compare_speed(4, 1) == 1.0
+    assert MachineLoad(cores=2).compare_speed(4, 1) == 2.0
