@@ -43,16 +43,14 @@ _CLOCK_NAMES = re.compile(
 def check_artifacts(analysis: RunAnalysis) -> CheckResult:
     """Require that the files which surviving work wrote hold the baseline's numbers.
 
-    The promise concerns what is shipped. An average that is kept by hand, a best value and exported
-    weights are not read before training is over, so no loss and no metric shows them. Each entry of
-    each file that was saved with torch, pickle, numpy or safetensors, or written as JSON or CSV, is
-    compared with the same file's at the same place. Of a table, and of a file that keeps the best
-    and was last written elsewhere, the last version is compared. An entry counts only if it holds
-    numbers with a point, moves in the baseline, and is known to repeat itself: in the second clean
-    run, or before the fault. Up to its place every loss, metric and input must be the baseline's:
-    where they part, files part too. A list that grows from save to save, as a history does, is
-    cosmetic. Texts, flags, whole numbers, generators, and what is named after a clock may differ in
-    a right job, which may record that it was resumed and count its starts. They are noted only.
+    Each entry of a file is compared with the same file's at the same place: files saved with torch,
+    pickle, numpy or safetensors, or written as JSON or CSV. Of a table the last version is
+    compared, and of a file that keeps the best and was last written elsewhere.
+
+    An entry counts only if it holds numbers with a point, moves in the baseline, and repeats itself
+    in the second clean run or before the fault. Up to its place every loss, metric and input must
+    be the baseline's. A list that grows from save to save is cosmetic. Texts, flags, whole numbers,
+    generators, and what is named after a clock may differ in a right job. They are noted only.
     """
     if not analysis.plan.ops:
         return not_applicable(ARTIFACTS, "no fault was planned, so there is nothing to compare")

@@ -32,14 +32,11 @@ BATCH = "batch"
 def check_batch(analysis: RunAnalysis) -> CheckResult:
     """Require the baseline's samples, summed over ranks, and its micro-batches in each step.
 
-    The promise of the effective batch. Gradients that were being accumulated when the checkpoint
-    was taken are lost (huggingface/transformers#22143), or ranks that are missing make the batch
-    smaller (pytorch/torchtitan PR #4663). Of a step whose pending gradients came back with the
-    save, the micro-batches before it count as made. Sizes that differ already before any fault do
-    not repeat and are not compared. Neither are the steps of an attempt that continued at another
-    place, or with another number of workers. Where one of the two runs lacks a rank's numbers, the
-    rank is counted in neither. Inconclusive where the size of no batch of a resumed attempt was
-    seen, though the baseline's were.
+    Gradients that were being accumulated at the checkpoint may be lost
+    (huggingface/transformers#22143), or missing ranks make the batch smaller (pytorch/torchtitan PR
+    #4663). If pending gradients came back with the save, the micro-batches before it count as made.
+    Sizes that differ before any fault are not compared. Neither are the steps of an attempt that
+    went on at another place, or with another number of workers.
     """
     if not analysis.plan.ops:
         return not_applicable(BATCH, "no fault was planned, so there is nothing to compare")

@@ -46,13 +46,12 @@ START_FAILED = "WorkerGroupStartupFailedError"
 def check_retry_budget(analysis: RunAnalysis) -> CheckResult:
     """Require one charge for each attempt that a fault ended, to the budget of that fault.
 
-    The promise of the retry budget. A killed worker or node is a failure, a preempted node a
-    preemption. Where both hit one attempt the preemption wins (Ray 2.60's policy: any preempted
-    actor makes it one). One budget for both was ray-project/ray PR #41285. Nodes that join or stay
-    away, and a driver that is started again, cost nothing. Each budget is kept: no retry beyond it
-    (ray-project/ray#29171), and no end of the run below it. Inconclusive where the limit in force
-    is not known. To torchrun every fault is a failure, which each agent charges to a budget of its
-    own; where nodes wait to join, it may end an attempt without a charge.
+    A killed worker or node is a failure, a preempted node a preemption; where both hit one attempt,
+    the preemption wins (Ray 2.60). Nodes that join or stay away, and a driver that is started
+    again, cost nothing. Each budget is kept: no retry beyond it (ray-project/ray#29171), and no end
+    of the run below it. Inconclusive where the limit in force is not known. To torchrun every fault
+    is a failure, charged by each agent to its own budget. Where nodes wait to join, torchrun may
+    end an attempt without a charge.
     """
     charge_table = _ChargeTable(analysis)
     expected = analysis.plan.expect.charges
@@ -367,11 +366,10 @@ def check_attempts(analysis: RunAnalysis) -> CheckResult:
     """Require one attempt more than there are attempts that a fault ended.
 
     Where `fit()` is expected to raise, the last of these has no successor. An attempt too many is a
-    failure that was not injected (Ray 2.60: a worker group that does not come up opens another). A
-    run that is ended at its limit may be within a recovery, so for as long as a recovery may take
-    it is not known whether another attempt was to follow. Each attempt has the workers that `fit()`
-    asked for. Only an elastic job continues with fewer, down to the number that it states (a rank
-    that is missing makes every batch smaller, pytorch/torchtitan PR #4663).
+    failure that was not injected (Ray 2.60: a worker group that does not come up opens another). If
+    a run is ended at its limit within a recovery, it is not known whether another attempt was to
+    follow. Each attempt has the workers that `fit()` asked for. Only an elastic job goes on with
+    fewer, down to the number that it states.
     """
     started_attempts = [
         attempt for attempt in analysis.run.attempts if attempt.group_started is not None

@@ -61,19 +61,17 @@ CHECKPOINTS = "checkpoints"
 def check_checkpoints(analysis: RunAnalysis) -> CheckResult:
     """Require that storage holds each committed checkpoint, file for file, until Ray removes it.
 
-    Storage is examined after each fault and when the run is over. The promise of integrity: storage
-    holds what was uploaded, and nothing of another attempt beside it (ray-project/ray#41700). The
-    promise of durability: after the first commit one whole checkpoint is always there. No
-    checkpoint is loaded for it: equal bytes load equally well. Of a file above 64 MiB only the size
-    is compared. What was not seen on its way cannot be compared, nor what lies outside the run's
-    storage. A sharded checkpoint holds what its own metadata names, and each entry of the
-    baseline's at its place: it may be reported although its save has failed or was cut off
-    (InternLM/xtuner#1859). A file of the job's own that cannot be read, so that the attempt dies of
-    it, is no checkpoint either: its writing was cut off, and the job trusted it
-    (huggingface/transformers#35782). In doubt is a checkpoint whose own count of training is not
-    the baseline's at that place: if it counts the whole training, a restart from it would continue
-    elsewhere (Lightning-AI/pytorch-lightning#12991). A file with other bytes is noted, and proves
-    nothing.
+    Storage is examined after each fault and when the run is over. It holds what was uploaded, and
+    nothing of another attempt beside it (ray-project/ray#41700). After the first commit one whole
+    checkpoint is always there. No checkpoint is loaded: equal bytes load equally well. Of a file
+    above 64 MiB only the size is compared.
+
+    A sharded checkpoint holds what its own metadata names, and each entry of the baseline's: it may
+    be reported although its save failed (InternLM/xtuner#1859). A file of the job's own that cannot
+    be read, so that the attempt ends, is no checkpoint either (huggingface/transformers#35782). In
+    doubt is a checkpoint whose own count of training is not the baseline's: a restart from it may
+    continue elsewhere (Lightning-AI/pytorch-lightning#12991). A file with other bytes is noted, and
+    proves nothing.
     """
     storage_events = list(analysis.history.select_events(StorageSeen))
     upload_count = analysis.history.count(PartUploaded)
@@ -310,11 +308,9 @@ RETENTION = "retention"
 def check_retention(analysis: RunAnalysis) -> CheckResult:
     """Require that the newest commit is never removed before a newer one is there.
 
-    The promise of retention. As many checkpoints are left as `num_to_keep` states (one more where a
-    score chooses: Ray 2.60 keeps the latest besides the best), and the best by its score is among
-    them. Retention by score and resume by age disagreed in ray-project/ray#9036. A resume removed
-    its own source in Lightning-AI/pytorch-lightning#11379. Without `num_to_keep` nothing is
-    removed.
+    As many checkpoints are left as `num_to_keep` states, and the best by its score is among them.
+    Where a score chooses, Ray 2.60 keeps the latest as well. Known defects: ray-project/ray#9036,
+    Lightning-AI/pytorch-lightning#11379. Without `num_to_keep` nothing is removed.
     """
     commits = [c for c in collect_checkpoints(analysis.run).commits if c.checkpoint is not None]
     fit_call = next((event for _, event in analysis.history.select_events(FitCalled)), None)
@@ -451,11 +447,10 @@ ACK = "ack"
 def check_ack(analysis: RunAnalysis) -> CheckResult:
     """Require that reports of an attempt that ended by itself, and its result, are committed.
 
-    The promise of acknowledgement after durability. Every report that returned on all ranks of an
-    attempt which ended by itself (its train functions returned, no fault hit it) was committed. The
-    checkpoint that `fit()` returns is one of the commits, and is there. In Ray 2.60 the return of
-    `report()` alone proves nothing: a fault before the controller's next poll loses the report, and
-    that is no defect of the job.
+    This holds for attempts whose train functions returned and that no fault hit. The checkpoint
+    that `fit()` returns is one of the commits, and is there. In Ray 2.60 the return of `report()`
+    alone proves nothing: a fault before the controller's next poll loses the report, and that is no
+    defect of the job.
     """
     fit_return = analysis.run.ending.fit_return
     ended_attempts = [a for a in analysis.run.attempts if _has_natural_end(analysis, a)]

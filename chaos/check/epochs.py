@@ -49,15 +49,12 @@ CURSOR = "cursor"
 def check_cursor(analysis: RunAnalysis) -> CheckResult:
     """Require that training continues where the checkpoint left it: no step twice, none left out.
 
-    The promise of the cursor. The first epoch after a restart has the baseline's number of steps
-    per rank. Workers count them from their last report, so a part that is done twice
-    (Lightning-AI/pytorch-lightning#19815) or left out (Lightning-AI/pytorch-lightning#5325) shows
-    as another number. Nor are its inputs those of another place, by as many steps as the whole run
-    is too long or too short: such a job went back, or ahead (Lightning-AI/pytorch-lightning#850, a
-    finished epoch trained again). With `expect.sampling: at_least_once` that epoch may be longer by
-    as many steps as the restart discarded on the rank, and never shorter: a source that does not
-    know of the newest steps hands their samples out again. They stay in the lineage, and the work
-    after them has no equal in the baseline. An attempt with another number of workers is left out.
+    The first epoch after a restart has the baseline's number of steps per rank. Another number
+    shows a part that is done twice (Lightning-AI/pytorch-lightning#19815) or left out
+    (Lightning-AI/pytorch-lightning#5325). Nor are its inputs those of another place
+    (Lightning-AI/pytorch-lightning#850). With `expect.sampling: at_least_once` that epoch may be
+    longer by the steps that the restart discarded on the rank, and never shorter. The work after
+    them has no equal in the baseline. An attempt with another number of workers is left out.
     """
     if not analysis.restarts:
         return judge_no_restart(CURSOR, analysis)
@@ -237,16 +234,14 @@ EPOCHS = "epochs"
 def check_epochs(analysis: RunAnalysis) -> CheckResult:
     """Require that the lineage commits epochs 0, 1, 2, … once each, as many as the baseline.
 
-    The promise of contiguous steps. Every epoch but the first after a restart (`cursor` judges
-    those) has the baseline's number of steps per rank. The metric that carries the epoch, if the
-    scenario names one, has the baseline's values. A job that is handed a checkpoint and starts over
-    all the same (ray-project/ray#46814), or that trains a finished epoch again
-    (Lightning-AI/pytorch-lightning#850), trains more epochs than its baseline. The number of epochs
-    is not compared where clean runs differ in it, as one does that stops early by a loss that it
-    does not repeat. Of a job that reports by the clock only the number of steps is due, over the
-    whole run. Where epochs end with saves, and another number of workers trained some, another
-    number of epochs is no proof. A job that depends on this one (`job.then`) begins when all this
-    is done, and not before.
+    Every epoch but the first after a restart (`cursor` judges those) has the baseline's number of
+    steps per rank. The metric that carries the epoch, if the scenario names one, has the baseline's
+    values. Known defects: ray-project/ray#46814, Lightning-AI/pytorch-lightning#850.
+
+    The number of epochs is not compared where clean runs differ in it. Of a job that reports by the
+    clock only the number of all steps is due. Where epochs end with saves, and another number of
+    workers trained some, another number of epochs is no proof. A job that depends on this one
+    (`job.then`) begins when all this is done.
     """
     run_lineage = analysis.run.lineage
     findings = [*_find_epoch_gaps(_find_finished_epochs(analysis.run))]

@@ -32,11 +32,10 @@ _Series: TypeAlias = Mapping[RankName, Mapping[int, int]]
 def check_metrics(analysis: RunAnalysis) -> CheckResult:
     """Require that every reported counter goes on as in the baseline: no reset, gap or repetition.
 
-    The promise of the metric series. A logger's step that begins at 0 again draws the curve over
-    itself (Lightning-AI/pytorch-lightning#12991, wandb/wandb#4793). A counter is a whole number
-    that grows from each of the baseline's reports to the next, and that had the baseline's values
-    before the fault. The log is wrong then, and not the model: cosmetic. `trajectory` compares
-    other metrics.
+    A logger's step that begins at 0 again draws the curve over itself
+    (Lightning-AI/pytorch-lightning#12991, wandb/wandb#4793). A counter is a whole number that grows
+    from each of the baseline's reports to the next, and had the baseline's values before the fault.
+    The log is wrong then, and not the model: cosmetic. `trajectory` compares other metrics.
     """
     if not analysis.plan.ops:
         return not_applicable(METRICS, "no fault was planned, so there is nothing to compare")
@@ -190,11 +189,10 @@ _Report: TypeAlias = Mapping[RankName, Value]
 def check_selection(analysis: RunAnalysis) -> CheckResult:
     """Require the baseline's best value, patience and stop, and its choice of checkpoints.
 
-    The promise of the callbacks' state. Patience that is counted anew never stops a job that is
-    preempted often (huggingface/transformers#28544). A best value that is forgotten keeps another
-    model (Lightning-AI/pytorch-lightning#4911). Judged by the values that are reported under such a
-    name, and by the checkpoints kept at the end. Where losses or other metrics differed before, the
-    choice follows from them.
+    Patience that is counted anew never stops a job that is preempted often
+    (huggingface/transformers#28544). A best value that is forgotten keeps another model
+    (Lightning-AI/pytorch-lightning#4911). Judged by the values that are reported under such a name,
+    and by the checkpoints kept at the end.
     """
     if not analysis.plan.ops:
         return not_applicable(SELECTION, "no fault was planned, so there is nothing to compare")

@@ -36,15 +36,13 @@ _Findings = tuple[list[Anomaly], list[str]]
 def check_outcome(analysis: RunAnalysis) -> CheckResult:
     """Require that `fit()` returns, or that it raises as expected.
 
-    The promise of honest completion of the training. Whether the script succeeds in what it does
-    with the result is a note only. A run that finished without a step or a commit fails in a way of
-    its own: a run name that was used before resumes a finished run (ray-project/ray#35812). A
-    driver that is started again when all was trained is an outcome of its own. `fit()` returns the
-    last report's metrics and the newest checkpoint, where it does so in the baseline. An expected
-    error is that of a rank that a fault hit, or one that the loss of a rank causes in the others.
-    It is inconclusive whether any other error came of the fault, and so is a run that chaos ended,
-    at its limit or by an interruption. A figure counts how often Ray names the rank that was hit,
-    and not a survivor.
+    Whether the script succeeds in what it does with the result is a note only. A run that finished
+    without a step or a commit fails in a way of its own: a run name that was used before resumes a
+    finished run (ray-project/ray#35812).
+
+    `fit()` returns the last report's metrics and the newest checkpoint, where it does so in the
+    baseline. An expected error is that of a rank that a fault hit, or one that the loss of a rank
+    causes in the others. Any other error is inconclusive, and so is a run that chaos ended.
     """
     anomalies, doubts = _judge_ending(analysis)
     ending, summary = analysis.run.ending, "the job finished"

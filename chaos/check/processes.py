@@ -69,13 +69,12 @@ GRACE_NS = 1_000_000_000
 def check_single_writer(analysis: RunAnalysis) -> CheckResult:
     """Require that nothing of an earlier attempt trains, reports or saves beside a later one.
 
-    The promise of fencing. A worker that was only frozen, or cut off, comes back and writes over
-    its successor's work (modal-projects/stitch PR #236). From one second after a later attempt was
-    opened (or, where that was not seen, its first rank started or made a step), an earlier attempt
-    makes no step, report, commit or file: the next one may be reading what it writes. And each rank
-    of an attempt is one process. Where a second driver of the run was started, one of the two ends
-    or gives way: once an attempt of the one has made a step (or, where none is seen, has begun to
-    write), no earlier attempt of the other begins to write a checkpoint, or a file that both know.
+    A worker that was only frozen or cut off may come back and write over its successor's work
+    (modal-projects/stitch PR #236). From one second after a later attempt was opened, an earlier
+    one makes no step, report, commit or file. Each rank of an attempt is one process.
+
+    Where a second driver was started, one of the two gives way. Once an attempt of the one has made
+    a step, no earlier attempt of the other begins to write a checkpoint, or a file that both know.
     Steps alone do no harm, and a driver that wrote nothing may take any way out.
     """
     if not analysis.run.attempts:
@@ -226,10 +225,10 @@ BYSTANDERS = "bystanders"
 def check_bystanders(analysis: RunAnalysis) -> CheckResult:
     """Require that no trial of an experiment is affected by the faults of another.
 
-    The promise of isolation in Ray Tune. Each trial beside the one with faults has one attempt and
-    no failure, its `fit()` returns, and its losses are the baseline's (with a tolerance or a band
-    they are not compared). A trial that was not under way at any fault has shown nothing, and none
-    may be missing of those that Ray Tune reports to have made.
+    Each trial of Ray Tune beside the one with faults has one attempt and no failure. Its `fit()`
+    returns, and its losses are the baseline's (not compared with a tolerance or a band). A trial
+    that was not under way at any fault has shown nothing. None that Ray Tune reports to have made
+    may be missing.
     """
     if analysis.plan.job.trial is None:
         return not_applicable(BYSTANDERS, "the job is no experiment of several trials")
@@ -347,14 +346,9 @@ _LEFTOVER_FACTS: Mapping[str, type[ProcessLeft | PlacementGroupLeft | ActorLeft]
 def check_leftovers(analysis: RunAnalysis) -> CheckResult:
     """Require that no process, placement group or actor of the run outlives it.
 
-    The promise that nothing leaks. A process is the run's own by descent, or by a token in the
-    environment that it inherited, whatever session or process group a child made for itself. Ports
-    are not searched: a port lives with its process, and a process that still holds one
-    (ray-project/ray#35907: after a restart) is found itself. One unregistered checkpoint directory
-    per landed fault is Ray's known behaviour (2.60: files are uploaded before the report is
-    recorded, and a report that a fault cuts off is forgotten, its files are not), and two where a
-    fault came by the clock; more are not. A run that chaos ended, hung or interrupted, had no
-    chance to clean up.
+    A process is the run's own by descent, or by a token in the environment that it inherited. Ray
+    2.60 may leave one unregistered checkpoint directory per landed fault, because files are
+    uploaded before the report is recorded. Two are allowed where a fault came by the clock.
     """
     ending = analysis.run.ending
     if ending.deadline is not None or (
@@ -425,16 +419,14 @@ class _NoticeWindow:
 def check_drain(analysis: RunAnalysis) -> CheckResult:
     """Require that a node which is announced to go gets no new work, and that training goes on.
 
-    The promise of the drain. No attempt opened between notice and deadline has a rank on that node,
-    and the running one does not stand still until its deadline: ranks that see the notice at
-    different steps wait for each other (ray-project/ray PR #65183). Saving at the notice is
-    required where the scenario states `expect.jit_checkpoint: true` and the notice is long enough
-    for three of the baseline's longest steps and saves. Then there must be a commit with a
-    checkpoint, or a file of the job's own that it resumes from, of work done after the notice
-    (goodfire-ai/spd#741: it fired 0 of 6 times). Such a file is one like those that a later attempt
-    read; where none read any, one like those that the baseline of a job without Ray's checkpoints
-    saves. A job that ignores the notice loses the steps since its last save, which `lost-work`
-    counts.
+    No attempt opened between notice and deadline has a rank on that node. The running one does not
+    stand still until its deadline: ranks that see the notice at different steps wait for each other
+    (ray-project/ray PR #65183).
+
+    Saving at the notice is required where the scenario states `expect.jit_checkpoint: true` and the
+    notice lasts for three of the baseline's longest steps and saves. Then work done after the
+    notice is in a commit, or in a file of the kind from which the job resumes (goodfire-ai/spd#741:
+    0 of 6 times).
     """
     if not any(injection.is_announced for injection in analysis.injections):
         return not_applicable(DRAIN, "no loss was announced to the cluster")

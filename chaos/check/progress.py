@@ -62,13 +62,12 @@ RECOVERY = "recovery"
 def check_recovery(analysis: RunAnalysis) -> CheckResult:
     """Require a first step within `expect.recovery_s.max` of each fault.
 
-    The promise of quick detection. For a worker or node that dies, the time runs from its death, so
-    that the time until Ray notices is part of the recovery; for a preempted one, from its deadline.
-    Without a bound in the scenario it is 120 s, or twice the baseline's time from `fit()` to its
-    first step, if that is more; none is set for a job that waits among the jobs of others. A
-    restart with no injected fault before it, or after the last step, has nothing to time. Slow
-    detection is the usual cause: Ray 2.60 counts a silent node as dead after about 60 s, and a
-    group that does not come up costs 60 s a time.
+    For a worker or node that dies, the time runs from its death; for a preempted one, from its
+    deadline. So the time until Ray notices is part of it. Without a bound in the scenario it is 120
+    s, or twice the baseline's time from `fit()` to its first step, if that is more. None is set for
+    a job that waits among the jobs of others. A restart with no injected fault before it, or after
+    the last step, is not timed. Ray 2.60 counts a silent node as dead after about 60 s, and a group
+    that does not come up costs 60 s a time.
     """
     if not analysis.restarts:
         return judge_no_restart(RECOVERY, analysis)
@@ -158,15 +157,12 @@ LOST_WORK = "lost-work"
 def check_lost_work(analysis: RunAnalysis) -> CheckResult:
     """Require that no restart discards more steps than `expect.lost_steps.max`, on any rank.
 
-    The promise of bounded loss. Without a bound in the scenario it is the baseline's longest way
-    from one checkpoint to the next (or from one save of its own, for a job that gives Ray none). It
-    is twice that for a preemption, which comes by the clock and may find the last report not yet
-    recorded. To it come the steps that a rank made while a checkpoint before them was uploaded, by
-    another rank or beside training: in Ray 2.60 a report that returned is no commit until all ranks
-    have made it and the controller has polled. A job that saves by the clock makes another number
-    of steps from one save to the next in every run, so there is no bound. Nor is there one for a
-    restart from the newest of the job's own saves that was there: it loses what a save costs that
-    comes late, as by a copy beside training.
+    Without a bound in the scenario it is the baseline's longest way from one checkpoint to the
+    next, or from one save of its own. It is twice that for a preemption, which comes by the clock
+    and may find the last report not yet recorded. To it come the steps that a rank made while a
+    checkpoint before them was uploaded: in Ray 2.60 a report is no commit until all ranks have made
+    it and the controller has polled. There is no bound for a job that saves by the clock. Nor is
+    there one for a restart from the newest of the job's own saves.
     """
     if not analysis.restarts:
         return judge_no_restart(LOST_WORK, analysis)
@@ -311,17 +307,16 @@ REPEATED_FAILURES_MIN = 3
 def check_progress(analysis: RunAnalysis) -> CheckResult:
     """Require that no attempt stands still for longer than a whole recovery may take.
 
-    The promise of no silent stall, within an attempt, from its first step on until `fit()` ends.
-    Two steps, reports, uploads, saves or commits of any rank lie at most `expect.recovery_s.max`
-    seconds (120 by default) apart, or `limits.gate_s`, whichever is more. A job that stands still
-    for longer by itself, in an evaluation, may take twice as long as its baseline does at the same
-    point: within an epoch, between two, or at the end. As long elsewhere is inconclusive, and so is
-    any long pause without a baseline. A run without faults has the limit `limits.run_s`, and no
-    other. A straggler never exceeds the bound; ranks that wait for one that never comes do
-    (Lightning-AI/pytorch-lightning#20806, ray-project/ray PR #58229). `recovery` times the start,
-    and a pause while chaos holds a rank does not count. Nor may a run reach its limit because it
-    retries for ever what fails each time at the same place, with nothing committed since
-    (ray-project/ray#29553).
+    From an attempt's first step until `fit()` ends, two events of any rank lie at most
+    `expect.recovery_s.max` seconds (120 by default) apart, or `limits.gate_s`, whichever is more. A
+    job that stands still for longer by itself, as in an evaluation, may take twice as long as its
+    baseline at the same point. As long elsewhere is inconclusive, and so is any long pause without
+    a baseline. A run without faults has only the limit `limits.run_s`.
+
+    Ranks that wait for one that never comes exceed the bound (Lightning-AI/pytorch-lightning#20806,
+    ray-project/ray PR #58229). `recovery` times the start, and a pause while chaos holds a rank
+    does not count. Nor may a run reach its limit because it retries for ever what fails at the same
+    place, with nothing committed since (ray-project/ray#29553).
     """
     stall_limit = StallLimit.from_analysis(analysis)
     long_pauses = _find_long_pauses(analysis, stall_limit) if analysis.plan.ops else []
@@ -459,16 +454,14 @@ QUIET_SHARE = 0.1  # of the limit: a run with progress so lately is not hung
 def check_terminates(analysis: RunAnalysis) -> CheckResult:
     """Require that the run is over before `limits.run_s` has passed.
 
-    The promise that it terminates. A run at its limit is hung, or retries for ever (a snapshot that
-    is cut short can never be read again; a budget that is not kept, ray-project/ray#29553).
-    Inconclusive where the run was interrupted, where chaos still held a rank, and where it was
-    still training and clean runs differ in their number of epochs. So is a run that may only be
-    slow: all its restarts are those of faults, and it trained no epoch and made no step beyond the
-    baseline's. At its limit it had been quiet for no longer than a tenth of the limit, or than a
-    start or a restart before; or a fault had ended its last attempt, no longer ago than a recovery
-    may take, and nothing had been decided about it. A run whose ranks all stood still, with the
-    same stacks and without processor time, for `limits.idle_s`, is ended before its limit, and
-    hung.
+    A run at its limit is hung, or retries for ever (ray-project/ray#29553). Inconclusive where the
+    run was interrupted, where chaos still held a rank, or where it still trained and clean runs
+    differ in their number of epochs. So is a run that may only be slow: all its restarts are those
+    of faults, and it was quiet for no longer than a tenth of the limit, or than a recovery may
+    take.
+
+    A run whose ranks all stood still for `limits.idle_s`, with the same stacks and without
+    processor time, is ended before its limit, and hung.
     """
     ending = analysis.run.ending
     if ending.deadline is not None:

@@ -44,12 +44,9 @@ START_DECISION = "start-decision"
 def check_start_decision(analysis: RunAnalysis) -> CheckResult:
     """Require that no rank trains from scratch because reading its checkpoint failed.
 
-    The promise of an explicit start. A load that fails ends the attempt, or falls back to an older
-    save; it is never taken for a first run (facebookresearch/metaseq#602). The promise is broken
-    where a rank's load raised, nothing of this run was read after it, the rank trained all the
-    same, and did so from the very beginning, as its state shows. Where that was not seen, nothing
-    of this run may have been read before it either: a file that is read besides the checkpoint may
-    be missing. Where nothing was saved yet there is nothing to fall back to.
+    A load that fails ends the attempt, or falls back to an older save; it is never taken for a
+    first run (facebookresearch/metaseq#602). The check fails where a rank's load raised, nothing of
+    this run was read after it, and the rank trained from the very beginning, as its state shows.
     """
     if not analysis.restarts:
         return judge_no_restart(START_DECISION, analysis)
@@ -142,10 +139,9 @@ COMMITTED_ONLY = "committed-only"
 def check_committed_only(analysis: RunAnalysis) -> CheckResult:
     """Require that what an attempt is handed, or asks for, was committed before it began.
 
-    Nor does a rank continue from a file of its own whose writing was never seen to end. The promise
-    that nothing is resumed from what is not committed: files of a report that was cut off
-    (ray-project/ray#41700), or half a file (Lightning-AI/pytorch-lightning#688). `checkpoints`
-    judges a file that cannot be read at all.
+    Nor does a rank go on from a file of its own whose writing was never seen to end. Known defects:
+    ray-project/ray#41700, Lightning-AI/pytorch-lightning#688. `checkpoints` judges a file that
+    cannot be read at all.
     """
     if not analysis.restarts:
         return judge_no_restart(COMMITTED_ONLY, analysis)
@@ -228,12 +224,9 @@ def check_agreement(analysis: RunAnalysis) -> CheckResult:
     """Require that all ranks of a new attempt agree on checkpoint, epoch and step.
 
     They also agree on the age of the files of one kind that several of them read, and on the model
-    that they enter with, if they do so in the baseline. Where all state is seen to be right at
-    their place, the ages of files do not matter: the files then hold no training state, but a log
-    that each rank keeps at its own pace. The promise that ranks and parts agree: files of each rank
-    without a barrier (ray-project/ray#41700), a file that only some ranks find
-    (facebookresearch/detectron2#1732), two streams that each pick their own newest
-    (pytorch/torchtitan PR #4686).
+    that they enter with. Both count only if they agree in the baseline. Where all state is right at
+    their place, ages do not matter. Known defects: ray-project/ray#41700,
+    facebookresearch/detectron2#1732, pytorch/torchtitan PR #4686.
     """
     if not analysis.restarts:
         return judge_no_restart(AGREEMENT, analysis)
@@ -367,18 +360,14 @@ RESUME_POINT = "resume-point"
 def check_resume_point(analysis: RunAnalysis) -> CheckResult:
     """Require that a new attempt continues from the checkpoint that was committed last.
 
-    The promise of the resume point. An attempt has no checkpoint only if none was committed. Known
-    defects: an older one (ray-project/ray#9036: resume and retention disagree), none although there
-    is one (ray-project/ray#5734), one that is handed and not used (ray-project/ray#46814), or one
-    whose files are younger than the place at which training is seen to go on. In Ray
-    2.60 a report that returned is no commit yet: the controller records it at its next poll. A job
-    that keeps files of its own continues from the newest save that was there as the attempt began,
-    whole and with the part of every rank, of the series that it reads (latest by name:
-    allenai/open-instruct#542). A save is as old as the model in it: one that is written again, as
-    with a mark, is no newer. What a process writes before its first step is data, and no save; a
-    whole copy of a save is one more. Of an attempt that began anew the finding says what became of
-    the saves: no rank read them, they were removed, or they lay on the disk of a node. Where all is
-    the baseline's in the end, the severity is work lost.
+    An attempt has no checkpoint only if none was committed. Known defects: ray-project/ray#9036,
+    ray-project/ray#5734, ray-project/ray#46814. In Ray 2.60 a report that returned is no commit
+    yet: the controller records it at its next poll.
+
+    A job with files of its own goes on from the newest save of the series that it reads: whole,
+    with the part of every rank, and there as the attempt began. A save is as old as the model in
+    it, even if it is written again. What a process writes before its first step is data, and no
+    save. Where all is the baseline's in the end, the severity is work lost.
     """
     if not analysis.restarts:
         return judge_no_restart(RESUME_POINT, analysis)

@@ -48,17 +48,14 @@ SAMPLE_ORDER = "sample-order"
 def check_sample_order(analysis: RunAnalysis) -> CheckResult:
     """Require that each rank has the baseline's inputs, step for step.
 
-    The promise of the epoch's order. An epoch in the order of another one comes from a sampler that
-    counts epochs from the resume, or a generator that began anew (huggingface/transformers PR
-    #8878). Samples of another epoch that are not its own come from a place in the data that was not
-    restored (NVIDIA-NeMo/Megatron-Bridge PR #3503), or from a generator that draws or augments
-    them. The same samples in a new order are a permutation drawn again (wyim-pgl/transgenic#59).
+    Another epoch's order comes from a sampler that counts epochs from the resume, or a generator
+    that began anew (huggingface/transformers PR #8878). Samples of another epoch come from a place
+    in the data that was not restored (NVIDIA-NeMo/Megatron-Bridge PR #3503).
+
     `samples` judges other samples; where they cannot be identified, and the loss differs from there
-    on, they are the cause and named here. Inputs that were drawn again, or that `expect.sampling:
-    resampled` lets a restart draw, make a result that is not reproducible, and no wrong one. Inputs
-    that differ before any fault do not repeat here, and other numbers of ranks share an epoch out
-    differently: there orders are not compared.
-    Inconclusive where no inputs of a resumed attempt were seen, though the baseline's were.
+    on, they are named here. Inputs that were drawn again, or that `expect.sampling: resampled`
+    allows, make a result that is not reproducible, and no wrong one. Orders are not compared where
+    inputs differ before any fault, or with another number of ranks.
     """
     inputs = require_inputs(SAMPLE_ORDER, analysis)
     if isinstance(inputs, CheckResult):
@@ -348,16 +345,14 @@ SAMPLES = "samples"
 def check_samples(analysis: RunAnalysis) -> CheckResult:
     """Require each finished epoch's samples to be the baseline's, as a multiset over all ranks.
 
-    The promise of sample accounting: a cursor that counts from the last resume
-    (KempnerInstitute/KempnerForge#57), batches that stay skipped (huggingface/accelerate#1451),
-    prefetched samples counted as trained (huggingface/accelerate#3938). `expect.sampling:
-    at_least_once` allows as many repeated samples as the discarded steps had. An order that is not
-    seeded does not matter here, if whole epochs before the fault had the baseline's samples all the
-    same. Samples that the baseline never saw are augmented anew, and cannot be identified. An epoch
-    trained by another number of workers has the same samples, if each of the baseline's is one pass
-    over its data. Samples that were not seen are not counted; the check is inconclusive where they
-    are all that a resumed attempt finished. Where some step of every epoch has no inputs in the
-    baseline either (a generator's, that is trained through a critic), none is due.
+    They go wrong by a cursor that counts from the last resume (KempnerInstitute/KempnerForge#57),
+    batches that stay skipped (huggingface/accelerate#1451), or prefetched samples that count as
+    trained (huggingface/accelerate#3938). `expect.sampling: at_least_once` allows as many repeated
+    samples as the discarded steps had.
+
+    Samples that the baseline never saw are augmented anew, and cannot be identified. An epoch of
+    another number of workers has the same samples if each of the baseline's is one pass over its
+    data. Samples that were not seen are not counted.
     """
     inputs = require_inputs(SAMPLES, analysis)
     if isinstance(inputs, CheckResult):

@@ -33,16 +33,15 @@ STATE = "state"
 def check_state(analysis: RunAnalysis) -> CheckResult:
     """Require that a rank enters a resumed attempt with the baseline's state at that place.
 
-    The promise of the state's round trip, part by part: model, optimizer (its momentum is forgotten
-    most often: mozilla/DeepSpeech#3620), settings, schedule (PolymathicAI/the_well PR #63), scaler
-    (huggingface/transformers PR #11663), averaged models (lightly-ai/lightly-train PR #892),
-    generators and what the job declares. Each cause is an anomaly. Causes that can have changed the
-    first number that differs come first (see `blame`). A part that differs from the baseline before
-    any fault is compared with the run's own at the commit, or not at all; so is, within a
-    tolerance, a part that the run itself had saved. A part without which the model is the
-    baseline's all the same, to the last bit, is noted and not broken. A generator is broken only
-    where numbers depend on it: nothing else explains that they differ (huggingface/transformers PR
-    #11582). A difference in a run that had left its baseline before the resume is a consequence.
+    Parts are model, optimizer, settings, schedule, scaler, averaged models, generators and what the
+    job declares. Causes that can have changed the first number that differs come first.
+
+    A part that differs from the baseline before any fault is compared with the run's own at the
+    commit, or not at all. So is, within a tolerance, a part that the run itself had saved. A part
+    without which the model is the baseline's to the last bit is only noted. A generator is a
+    finding only where numbers depend on it and nothing else explains the difference
+    (huggingface/transformers PR #11582). A difference in a run that had left its baseline before
+    the resume is a consequence.
     """
     if not analysis.restarts:
         return judge_no_restart(STATE, analysis)
@@ -206,13 +205,13 @@ RANK_RANDOMNESS = "rank-randomness"
 def check_rank_randomness(analysis: RunAnalysis) -> CheckResult:
     """Require that no rank continues with another rank's generator, if they differ in the baseline.
 
-    The promise that ranks' randomness is distinct. A generator that only rank 0 saved, and every
-    rank loaded, causes the same dropout on all of them (NVIDIA/Megatron-LM PR #6858). Broken only
-    where the numbers differ after the resume: a job that draws nothing from it loses nothing.
+    If only rank 0 saves its generator and every rank loads it, all have the same dropout
+    (NVIDIA/Megatron-LM PR #6858). It fails only where numbers differ after the resume: a job that
+    draws nothing loses nothing.
 
-    With another number of workers no number shows that. So the check is then inconclusive where
-    ranks went on with one generator, and drew from it, that are apart in the baseline: ranks that
-    are new were given none, or one of another rank (TensorAuto/OpenTau PR #180).
+    With another number of workers no number shows that. The check is then inconclusive where ranks
+    drew from one generator that are apart in the baseline: new ranks were given none, or another
+    rank's (TensorAuto/OpenTau PR #180).
     """
     if not analysis.restarts:
         return judge_no_restart(RANK_RANDOMNESS, analysis)
@@ -312,9 +311,9 @@ class _AttemptPlace(NamedTuple):
 def check_replicas(analysis: RunAnalysis) -> CheckResult:
     """Require equal models and optimizers on all ranks at equal places.
 
-    The promise of replica equality (pytorch/torchtitan PR #4598: a rank joins with a stale learning
-    rate, and equal gradients make unequal models). A part that is not equal on all ranks in the
-    baseline, such as a shard, or before the fault, is no replica.
+    A rank that joins with a stale learning rate makes another model of equal gradients
+    (pytorch/torchtitan PR #4598). A part that is not equal on all ranks in the baseline, such as a
+    shard, or before the fault, is no replica.
     """
     blind_result = _find_blind_result(REPLICAS, analysis, "state")
     if blind_result is not None:

@@ -43,22 +43,20 @@ TRAJECTORY = "trajectory"
 def check_trajectory(analysis: RunAnalysis) -> CheckResult:
     """Require that every surviving loss, metric and part of the state equals the baseline's.
 
-    The promise of the trajectory. Equal means to the last bit, or within `expect.loss_tolerance`,
-    or within the band that five baselines show (`expect.band`); a bound alone would hide a lost RNG
-    state (0.08 % of the loss where it was measured). The numbers before the fault are the control:
-    if losses differ there already, the job does not repeat here and nothing follows; a metric that
-    differs there is left out by name. Inconclusive where a metric that was not reported there
-    differs, and where nothing of a resumed attempt was compared, or the band is wide: five runs do
-    not show how far a sixth one may lie.
+    Equal means to the last bit, or within `expect.loss_tolerance`, or within the band that five
+    baselines show (`expect.band`). A bound alone would hide a lost RNG state (0.08 % of the loss
+    where it was measured). The numbers before the fault are the control: if losses differ there
+    already, nothing follows; a metric that differs there is left out by name. Inconclusive where a
+    metric that was not reported there differs, where nothing of a resumed attempt was compared, or
+    where the band is too wide.
 
     A rank of an attempt with another number of workers has no counterpart in the baseline. Where
     all ranks together saw the baseline's samples at a step, the summary tells how near their mean
     loss is to its, and `expect.loss_tolerance` is required of it.
 
-    Where all numbers are equal, the state beneath them may still be another: a model that was
-    averaged otherwise is used after the last loss. What lasts (the model, its average, what the job
-    declares) is compared where equality to the last bit is required; another part that differs
-    beneath an equal model is noted in the summary.
+    Where all numbers are equal, the state beneath them may still be another. What lasts (the model,
+    its average, what the job declares) is compared where equality to the last bit is required.
+    Another part that differs beneath an equal model is noted in the summary.
     """
     if not analysis.plan.ops:
         return not_applicable(TRAJECTORY, "no fault was planned, so there is nothing to compare")

@@ -25,9 +25,8 @@ Limit = Annotated[
         "--time-limit",
         parser=parse_seconds,
         metavar="TIME",
-        help="The most that the audit may take, such as 90s or 5m. Default: 60s, and 5m for a "
-        "script for sbatch, of which an answer's minimum may take five times as much; none with "
-        "--exhaustive or --max-runs.",
+        help="The most that the audit may take, such as 90s or 5m. Default: 60s, for sbatch 5m, "
+        "and up to five times that for an answer; none with --exhaustive or --max-runs.",
     ),
 ]
 MaxRuns = Annotated[
@@ -57,8 +56,8 @@ Continue = Annotated[
     bool,
     typer.Option(
         "--continue",
-        help="Try first what failed in the last audit of this script with these arguments, then "
-        "what that one did not try; show what is mended and what is new.",
+        help="Try first what failed in the last audit of this script and arguments, "
+        "then what it did not try.",
     ),
 ]
 Fit = Annotated[
@@ -79,9 +78,9 @@ RestartBy = Annotated[
     Restart | None,
     typer.Option(
         "--restart",
-        help="command: after a failure the script's command is started once more, as Slurm, a pod "
-        "or a shell's loop does. Default: Ray Train or torchrun begins again by itself; a script "
-        "with --launcher python never does.",
+        help="command: the script's command is started again after a failure. "
+        "Default: Ray Train or torchrun begins again by itself; a script with "
+        "--launcher python never does.",
     ),
 ]
 RestartArgs = Annotated[
@@ -108,8 +107,7 @@ Grace = Annotated[
         "--grace",
         parser=parse_seconds,
         metavar="TIME",
-        help="Of a script for sbatch: the GraceTime of its partition, between the SIGTERM of a "
-        "preemption and SIGKILL. Default: none, as Slurm has it.",
+        help="Of a script for sbatch: the GraceTime of its partition. Default: none.",
     ),
 ]
 EpochSteps = Annotated[
@@ -118,8 +116,8 @@ EpochSteps = Annotated[
         "--epoch-steps",
         min=1,
         metavar="N",
-        help="Of a job without Ray: an epoch is N optimizer steps. Default: the stretch from one "
-        "save of the job's own to the next.",
+        help="Of a job without Ray: an epoch is N optimizer steps. Default: from one"
+        " save of the job to the next.",
     ),
 ]
 StorageOn = Annotated[
@@ -135,8 +133,8 @@ TierOf = Annotated[
     typer.Option(
         "--tier",
         metavar="PATH=node|shared|bucket",
-        help="Files below PATH are lost with their node, or not, or lie in a mounted bucket. "
-        "Default: temporary folders are the node's, all else is shared. Repeatable.",
+        help="Files below PATH are lost with their node, or not, or in a mounted "
+        "bucket. Default: temporary folders are the node's. Repeatable.",
     ),
 ]
 AllowWrites = Annotated[
@@ -144,8 +142,8 @@ AllowWrites = Annotated[
     typer.Option(
         "--allow-writes",
         metavar="PATH",
-        help="Existing file or folder that the job may overwrite; or objects by the beginning of "
-        "their name (s3://BUCKET/PREFIX), also in a store that is not on this machine. Repeatable.",
+        help="Existing file or folder that the job may overwrite, or objects by the "
+        "beginning of their name (s3://BUCKET/PREFIX). Repeatable.",
     ),
 ]
 Confirm = Annotated[
@@ -159,9 +157,8 @@ Explain = Annotated[
     bool,
     typer.Option(
         "--explain/--no-explain",
-        help="Where training comes out otherwise and no check names the cause, set values of the "
-        "job to the baseline's at the resume until it comes out right. A "
-        "--time-limit ends it.",
+        help="If no check names the cause, set values of the job to the baseline's "
+        "at the resume until training comes out right.",
     ),
 ]
 Lanes = Annotated[

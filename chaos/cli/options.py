@@ -55,9 +55,9 @@ StartedBy = Annotated[
     Launcher | None,
     typer.Option(
         "--launcher",
-        help="What starts the script's workers. Default: ray if the script, or a module that it "
-        "imports, needs Ray; torchrun if it joins a group of processes; python, its own command, "
-        "if it starts its workers itself, or trains alone.",
+        help="What starts the workers. Default: ray if the script needs Ray, "
+        "torchrun if it joins a group of processes, else python, its own "
+        "command.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print one line.")]

@@ -85,8 +85,7 @@ Repeat = Annotated[
         "--repeat",
         min=1,
         metavar="N",
-        help="Run each scenario N times. `chaos compare` needs 5 repeats of one scenario, or 8 of "
-        "fifty, to tell a change from noise.",
+        help="Run each scenario N times; `chaos compare` needs 5 or more.",
     ),
     Excludes(
         "plans", "--random draws other faults for each run, and --repeat is for the same ones"
@@ -98,8 +97,7 @@ SoakFor = Annotated[
         "--soak",
         parser=parse_seconds,
         metavar="TIME",
-        help="Run each scenario with one seed after another until the time (2h, 30m) is up, and "
-        "show what moves or grows over the resumes.",
+        help="Run each scenario with one seed after another until the time (2h, 30m) is up.",
     ),
     *(
         Excludes(other, f"--soak runs one seed after another, and {option} means other runs")

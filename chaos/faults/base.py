@@ -195,8 +195,7 @@ class StartsScript(Fault):
 
     env: dict[str, str] = Field(
         default={},
-        description="variables that are other ones at the new start, such as the id that a "
-        "scheduler gives each submission (`SKYPILOT_TASK_ID`, `SLURM_JOB_ID`)",
+        description="variables that differ at the new start, such as `SLURM_JOB_ID`",
     )
     rank: ClassVar[None] = None
 

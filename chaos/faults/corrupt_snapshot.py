@@ -11,8 +11,8 @@ class CorruptSnapshot(StorageFault):
     """Keep the first half of the next snapshots that Ray's controller writes.
 
     Ray 2.60 overwrites `checkpoint_manager_snapshot.json` in place at every commit. A half that is
-    never read has no effect, and the next snapshot replaces it. A controller that starts on a half
-    cannot continue. Landed when the wrapped file system has written a half.
+    never read has no effect; a controller that starts on a half cannot continue. Landed when the
+    wrapped file system has written a half.
     """
 
     ends_attempt = "never"

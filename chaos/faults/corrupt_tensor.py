@@ -14,10 +14,10 @@ PROOF_WITHIN_S = 30.0
 class CorruptTensor(OrderedFault):
     """Change one number of a weight, a gradient or the optimizer's state, and raise nothing.
 
-    It happens as the next optimizer step begins, when gradients have been reduced over all ranks,
+    It happens as the next optimizer step begins, after gradients have been reduced over all ranks,
     to the largest number of the first tensor. Landed when the worker has reported it. No attempt
-    ends by it, unless the job itself notices: copies of the model on other ranks are then unequal,
-    and what is saved carries it (silent data corruption: Dixit et al., arXiv:2102.11245).
+    ends by it, unless the job itself notices (silent data corruption: Dixit et al.,
+    arXiv:2102.11245).
     """
 
     ends_attempt = "perhaps"
@@ -28,8 +28,8 @@ class CorruptTensor(OrderedFault):
     bit: NonNegativeInt | None = Field(
         default=None,
         le=63,
-        description="with `how: bit`: the bit that is flipped, from the lowest; left out: the "
-        "highest of the mantissa in 32 bits, which moves the number by a quarter to a half",
+        description="with `how: bit`: the bit that is flipped, from the lowest; left out: "
+        "the highest of the mantissa in 32 bits",
     )
     lasting: bool = Field(
         default=False, description="before every further step of the attempt as well"

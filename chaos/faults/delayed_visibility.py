@@ -8,18 +8,13 @@ from chaos.faults.storage import StorageFault
 class DelayedVisibility(StorageFault):
     """Hide the rank's next upload from all that list or read it, for a time.
 
-    Only a reader within that time is harmed: a worker that is to resume from the hidden checkpoint
-    gets `FileNotFoundError`, which costs one failure for each attempt that tries. Landed when the
-    wrapped file system has refused a reader. Storage that shows things late is no local disk:
-    `Checkpoint.as_directory()` downloads from it.
+    Only a reader within that time is harmed: a worker that resumes from the hidden checkpoint gets
+    `FileNotFoundError`, which costs one failure for each attempt that tries. The time runs from the
+    first look, so that a restart falls into it. Ray's retention still finds the files that it is to
+    remove. Landed when the wrapped file system has refused a reader.
 
-    The time runs from the first look, so that a restart falls into it however long it takes. Real
-    storage is late by seconds after the writing, and Ray's retention comes whole epochs later. So
-    retention finds the files that it is to remove, and its look does not count as the first (read
-    in 2.60.0: where it found nothing, Ray's controller would fail).
-
-    An object that the job puts itself (`moment: putting`) is left out of listings, and is found
-    by its name. Landed when a listing came without it.
+    An object that the job puts itself (`moment: putting`) is left out of listings, and is found by
+    its name. Landed when a listing came without it.
     """
 
     own_objects = "also"
@@ -28,7 +23,7 @@ class DelayedVisibility(StorageFault):
 
     for_s: float = Field(gt=0, le=600, description="seconds from when somebody first looks for it")
     rank: NonNegativeInt | None = Field(
-        default=None, description="whose upload; left out: the rank that the trigger names"
+        default=None, description="whose upload; left out: the trigger's rank"
     )
 
     def __str__(self) -> str:

@@ -8,8 +8,8 @@ from chaos.faults.storage import StorageFault
 class DiskFull(StorageFault):
     """Let the rank's next uploads write so many bytes, and raise `ENOSPC` at the next one.
 
-    `report()` raises, which costs one failure, and what was written stays.
-    Landed when the wrapped file system raised it.
+    `report()` raises, which costs one failure, and what was written stays. Landed when the wrapped
+    file system raised it.
     """
 
     at_random = ({"after_bytes": 1000},)
@@ -23,7 +23,7 @@ class DiskFull(StorageFault):
         default=1, description="uploads of the rank that fail, until there is room again"
     )
     rank: NonNegativeInt | None = Field(
-        default=None, description="whose uploads; left out: the rank that the trigger names"
+        default=None, description="whose uploads; left out: the trigger's rank"
     )
 
     def __str__(self) -> str:

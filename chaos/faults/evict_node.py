@@ -17,10 +17,9 @@ class EvictNode(Fault):
 
     Its first process, `ray start --block`, gets SIGTERM, and all of the pod SIGKILL when `grace_s`
     is over. Ray 2.60 answers SIGTERM with a drain of its own node, with reason PREEMPTION and
-    `drain_s` of notice, and ends the node when they are over. A plan with this fault has nodes that
-    are such processes. Landed when the node is dead and its worker gone; where a drain was due, the
-    GCS has announced it. The embedded backend has no `ray start`. On a cluster with `reclaim_by`
-    the platform evicts the pod, and whether Ray hears of it is looked up.
+    `drain_s` of notice, and then ends the node. Landed when the node is dead and its worker gone;
+    where a drain was due, the GCS has announced it. The embedded backend has no `ray start`. On a
+    cluster with `reclaim_by` the platform evicts the pod.
     """
 
     family = "node"
@@ -38,8 +37,7 @@ class EvictNode(Fault):
         default=30.0,
         ge=0,
         le=600,
-        description="seconds from the beginning of the eviction to SIGKILL: Kubernetes' "
-        "terminationGracePeriodSeconds",
+        description="seconds to SIGKILL: Kubernetes' terminationGracePeriodSeconds",
     )
     drain_s: float = Field(
         default=30.0,

@@ -14,12 +14,11 @@ PROOF_WITHIN_S = 60.0
 class ExhaustMemory(Fault):
     """Order the worker to take so much memory, and end it with SIGKILL once it holds it.
 
-    The memory is really taken. The lack of memory is emulated, so that the machine is in no danger:
-    refused where less than twice as much is free. `by: kernel`: the end is that of the kernel's
-    out-of-memory killer. `by: raylet`: its death reads as one by Ray's memory monitor,
-    `OutOfMemoryError`; on the embedded backend alone, because the monitors of a cluster on one
-    machine look at that machine's memory, and would end other nodes' workers and the controller.
-    Landed when the worker has reported that it holds all of it, and its pid is gone.
+    The memory is really taken, and the lack of it emulated: refused where less than twice as much
+    is free. `by: kernel` ends it as the kernel's out-of-memory killer does. `by: raylet` makes its
+    death read as one by Ray's memory monitor, `OutOfMemoryError`; on the embedded backend alone,
+    because a cluster's monitors look at the whole machine. Landed when the worker has reported that
+    it holds all of it, and its pid is gone.
     """
 
     family = "worker"

@@ -10,8 +10,8 @@ PROOF_WITHIN_S = 30.0
 class FailSave(OrderedFault):
     """Raise `OSError` (no space left) out of the write at the place, in the thread that saves.
 
-    For the moments of a save. In a save beside training it ends the save, and the
-    attempt only if the job asks how the save ended. Landed when it was raised.
+    For the moments of a save. In a save beside training it ends the save, and the attempt only if
+    the job asks how the save ended. Landed when it was raised.
     """
 
     ends_attempt = "perhaps"

@@ -8,13 +8,12 @@ from chaos.faults.storage import StorageFault
 class FailUpload(StorageFault):
     """Make the rank's next uploads raise `OSError`.
 
-    Ray 2.60 tries an upload again by itself, up to three times, where the
-    error's text is one of S3's passing ones (`AWS Error SLOW_DOWN`); any other
-    makes `report()` raise, which costs one failure. Landed when the wrapped
-    file system raised it.
+    Ray 2.60 tries an upload up to three times more where the error's text is one of S3's passing
+    ones (`AWS Error SLOW_DOWN`). Any other makes `report()` raise, which costs one failure. Landed
+    when the wrapped file system raised it.
 
-    An object that the job puts itself (`moment: putting`) is refused as the store
-    refuses it when a credential has run out (`AccessDenied`), which no client tries again.
+    An object that the job puts itself (`moment: putting`) is refused as with an expired credential
+    (`AccessDenied`), which no client tries again.
     """
 
     own_objects = "also"
@@ -30,7 +29,7 @@ class FailUpload(StorageFault):
         description="the error's text; `AWS Error SLOW_DOWN` is one that Ray tries again",
     )
     rank: NonNegativeInt | None = Field(
-        default=None, description="whose uploads; left out: the rank that the trigger names"
+        default=None, description="whose uploads; left out: the trigger's rank"
     )
 
     def __str__(self) -> str:

@@ -13,9 +13,8 @@ PROOF_WITHIN_S = 10.0
 class FreezeNode(Fault):
     """Stop the raylet of the worker's node and all below it, and let them go on after a time.
 
-    No socket is closed, so only timeouts can see it: a short one is a pause,
-    a long one the loss of the node. Landed when every process was seen to
-    stand still; healed by SIGCONT, at the latest when the run is over.
+    No socket is closed, so only timeouts can see it. Landed when every process was seen to stand
+    still; healed by SIGCONT, at the latest when the run is over.
     """
 
     family = "node"

@@ -11,8 +11,8 @@ PROOF_WITHIN_S = 15.0
 class KillController(Fault):
     """End the process of Ray Train's controller actor.
 
-    The effect depends on Ray: in 2.60 `fit()` raises at once. Landed when the process is gone. The
-    embedded backend runs the controller in the driver, and has none to end.
+    In Ray 2.60 `fit()` raises at once. Landed when the process is gone. The embedded backend has
+    none to end.
     """
 
     family = "control"

@@ -12,8 +12,8 @@ class KillDriver(StartsScript):
     """End the driver; the harness starts the script again, as a scheduler or a person does.
 
     Ray Train continues from its snapshot in the run's storage, which it finds by the name that the
-    script gives the run: with another name at each start, or none, it begins anew. Landed when the
-    driver's process is gone.
+    script gives the run. With another name, or none, it begins anew. Landed when the driver's
+    process is gone.
     """
 
     ends_attempt = "always"

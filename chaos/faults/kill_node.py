@@ -13,10 +13,8 @@ PROOF_WITHIN_S = 30.0
 class KillNode(Fault):
     """Lose the node that the worker runs on: the raylet and all that it started.
 
-    `ranks` loses the nodes of several workers in one instant, as a rack or a
-    zone goes. Landed when the cluster's own control plane counts every node
-    as dead and the workers' processes are gone. On a cluster with `reclaim_by` the platform takes
-    the nodes.
+    Landed when the cluster's own control plane counts every node as dead and the workers' processes
+    are gone. On a cluster with `reclaim_by` the platform takes the nodes.
     """
 
     family = "node"
@@ -32,19 +30,20 @@ class KillNode(Fault):
         description="lose this rank's node; left out: the node of the trigger's rank",
     )
     ranks: tuple[NonNegativeInt, ...] = Field(
-        default=(), description="lose the nodes of all these ranks in one instant"
+        default=(),
+        description="lose the nodes of all these ranks in one instant, as a rack or a zone goes",
     )
     raylet_only: bool = Field(
         default=False,
-        description="end the raylet alone; a worker ends itself when it next calls it, if it "
-        "ever does (the embedded backend has no raylet, and ends the workers)",
+        description="end the raylet alone; a worker ends itself if it next calls it (the "
+        "embedded backend ends the workers)",
     )
 
     lose_unsynced: bool = Field(
         default=False,
-        description="empty, on disks that outlive the node, what its processes had written and "
-        "not synced (`os.fsync`), as the loss of power may: of files whose names differ in numbers "
-        "alone, the newest (emulated nodes alone)",
+        description="empty what its processes had not synced (`os.fsync`) on disks that "
+        "outlive the node, as the loss of power may: the newest of numbered "
+        "files (emulated nodes alone)",
     )
 
     @model_validator(mode="after")

@@ -18,11 +18,10 @@ ENDS_WITHIN_S = 0.3  # a process that a signal ends does so in milliseconds
 class KillWorker(Fault):
     """End one worker's process, or several at once; landed when each is gone.
 
-    A rank that `signal: TERM` alone does not end at once trains on until it ends: a handler may
-    want to finish the step, and Ray's worker takes SIGTERM only once the rank is let go.
-    With `via: ray` Ray kills the actor (`ray.kill`), for a harness that must not send signals
-    itself. A signal to a process group, as Slurm, a shell and torchrun's own agent send it, comes
-    to the processes of the data loaders as well: `to: tree`.
+    With `signal: TERM`, a rank trains on until it ends: Ray's worker takes SIGTERM only once the
+    rank is let go. With `via: ray` Ray kills the actor (`ray.kill`), for a harness that must not
+    send signals itself. Slurm, a shell and torchrun's agent send a signal to a process group, and
+    so to the processes of the data loaders: `to: tree`.
     """
 
     family = "worker"
@@ -40,17 +39,16 @@ class KillWorker(Fault):
     )
     trains_on: bool = Field(
         default=False,
-        description="with `grace_s`: the ranks are not held meanwhile, so that what a handler of "
-        "SIGTERM asks for, such as a save after the step, can be done",
+        description="with `grace_s`: the ranks are not held meanwhile, so that a handler of"
+        " SIGTERM can save after the step",
     )
     to: Literal["process", "tree"] = Field(
         default="process",
-        description="`tree`: the signal goes to all processes that the worker started as well, as "
-        "one to its process group does",
+        description="`tree`: the processes that the worker started get the signal as well",
     )
     via: Literal["signal", "ray"] = "signal"
     rank: NonNegativeInt | None = Field(
-        default=None, description="the worker to end; left out: the rank that the trigger names"
+        default=None, description="the worker to end; left out: the trigger's rank"
     )
     ranks: Literal["one", "all"] = Field(
         default="one", description="`all`: every worker of the group, in one instant"

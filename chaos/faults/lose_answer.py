@@ -12,9 +12,9 @@ class LoseAnswer(StorageFault):
     """Lose the answers to the request that puts an object, after the store has done it.
 
     For an object that the job puts into a store itself (`moment: putting` or `completing`). The
-    client sees a connection that broke: it sends the request again by itself, as often as it is
-    set to (boto3 up to four times more by default), and each time it is done anew. What is lost
-    more often than that is raised. Landed when an answer was lost.
+    client sees a broken connection and sends the request again (boto3 up to four times more by
+    default), and each time it is done anew. What is lost more often than that is raised. Landed
+    when an answer was lost.
     """
 
     needs: ClassVar[LauncherFeature | None] = None
@@ -22,10 +22,10 @@ class LoseAnswer(StorageFault):
     sentence = "an answer was lost"
 
     times: PositiveInt = Field(
-        default=1, description="answers that are lost, in a row, each of one try of the client's"
+        default=1, description="answers that are lost in a row, each of one try"
     )
     rank: NonNegativeInt | None = Field(
-        default=None, description="whose object; left out: the rank that the trigger names"
+        default=None, description="whose object; left out: the trigger's rank"
     )
 
     def __str__(self) -> str:

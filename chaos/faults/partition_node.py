@@ -16,8 +16,8 @@ class PartitionNode(Fault):
     """Take the network of the worker's node down, and up again after a time.
 
     Connections survive a short cut; after a long one the cluster has given the node up. Landed when
-    the node's address no longer answers. The node itself puts its network up again, by a timer of
-    its own. The fault needs a cluster whose nodes have addresses of their own.
+    the node's address no longer answers. The node puts its network up again by a timer of its own.
+    It needs a cluster whose nodes have addresses of their own.
     """
 
     family = "node"

@@ -13,8 +13,8 @@ FOR_EVER_S = 1e6
 class PauseWorker(Fault):
     """Stop the worker's process (SIGSTOP), and let it go on later (SIGCONT).
 
-    Landed when the process is stopped. It is healed after `for_s` seconds, and at the end of the
-    run in any case.
+    Landed when the process is stopped. Healed after `for_s` seconds, and at the end of the run in
+    any case.
     """
 
     family = "worker"
@@ -29,7 +29,7 @@ class PauseWorker(Fault):
         default=None, gt=0, le=3600, description="left out: until the end of the run"
     )
     rank: NonNegativeInt | None = Field(
-        default=None, description="the worker to stop; left out: the rank that the trigger names"
+        default=None, description="the worker to stop; left out: the trigger's rank"
     )
 
     def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:

@@ -22,13 +22,11 @@ class PreemptNode(Fault):
     """Announce the loss of the worker's node, let training go on, lose it at the deadline.
 
     The notice is Ray's own drain with reason PREEMPTION. Ray never ends a drained node (read in
-    2.60.0), so chaos ends it at the deadline, as the cloud does. A cloud stops a machine when its
-    deadline is over, not a moment sooner, and Ray gives the attempt up by itself at that same
-    moment. `on_time` lets Ray do so first, for `RULING_S` at most; otherwise the order would be
-    chance (2.60.0 charges the broken connections of a node that went first to `max_failures`). A
-    node that is gone while Ray still counts on it is `early`, or had no notice. Landed when the
-    node is dead; a false alarm (`never`) when the node outlives its deadline. On a cluster with
-    `reclaim_by` the platform announces and takes the node, and chaos drains none.
+    2.60.0), so chaos ends it at the deadline, as the cloud does. Ray gives the attempt up at that
+    same moment. `on_time` lets Ray do so first, for `RULING_S` at most; otherwise the order would
+    be chance (2.60.0 charges a node that went first to `max_failures`). Landed when the node is
+    dead; a false alarm (`never`) when the node outlives its deadline. On a cluster with
+    `reclaim_by` the platform announces and takes the node.
     """
 
     family = "node"
@@ -47,8 +45,8 @@ class PreemptNode(Fault):
     notice_s: float = Field(ge=0, le=600, description="seconds between the notice and the deadline")
     reclaim: Reclaim = Field(
         default="on_time",
-        description="when the node goes: when its deadline is over; `early`: after half of the "
-        "notice; `late`: after twice the notice; `never`: a false alarm, and the node stays",
+        description="when the node goes: at its deadline; `early`: after half of the "
+        "notice; `late`: after twice the notice; `never`: it stays",
     )
     rank: NonNegativeInt | None = Field(
         default=None,

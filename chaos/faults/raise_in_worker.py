@@ -15,7 +15,7 @@ ERROR = "InjectedError"
 class RaiseInWorker(OrderedFault):
     """Raise an exception in the train function, at the place.
 
-    Landed when Ray has recorded a failure of the attempt that names it; if the job catches it,
+    Landed when Ray has recorded a failure of the attempt that names it. If the job catches it,
     there is none.
     """
 

@@ -32,8 +32,7 @@ class ReturnCapacity(Fault):
     )
     hold: bool = Field(
         default=False,
-        description="the worker stays at the place until they have joined, so that training is "
-        "not ahead of them; left out: it goes on",
+        description="the worker stays at the place until they have joined",
     )
 
     @property

@@ -12,7 +12,7 @@ class SlowUpload(StorageFault):
     """Make the rank's next uploads slow; the job only waits.
 
     Landed when the wrapped file system has waited. The request that puts an object of the job's own
-    (`moment: putting`) waits for `delay_s` before it is sent.
+    (`moment: putting`) waits for `delay_s`.
     """
 
     own_objects = "also"
@@ -29,7 +29,7 @@ class SlowUpload(StorageFault):
     )
     times: PositiveInt = Field(default=1, description="uploads of the rank that are slow")
     rank: NonNegativeInt | None = Field(
-        default=None, description="whose uploads; left out: the rank that the trigger names"
+        default=None, description="whose uploads; left out: the trigger's rank"
     )
 
     @model_validator(mode="after")

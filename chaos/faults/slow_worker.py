@@ -14,8 +14,8 @@ PROOF_WITHIN_S = 60.0
 class SlowWorker(OrderedFault):
     """Make every step of the worker longer, from the place on, until its attempt ends.
 
-    Landed when the worker has made a step that was delayed. No attempt ends
-    by it, and nothing has to be healed: the next process is as fast as ever.
+    Landed when the worker has made a step that was delayed. No attempt ends by it, and nothing has
+    to be healed.
     """
 
     ends_attempt = "never"

@@ -14,10 +14,9 @@ PROOF_WITHIN_S = 5.0
 class StartSecondDriver(StartsScript):
     """Start the script once more beside its driver, under the same name and in the same storage.
 
-    So does a scheduler that submits a job twice, or recovers one that it believes to be gone
-    (skypilot-org/skypilot#7168, PR #9868). Landed when the second driver runs. The worker is held
-    until the second driver has made a step or has ended, or for 60 s. The run ends with the last of
-    both.
+    So does a scheduler that submits a job twice (skypilot-org/skypilot#7168, PR #9868). Landed when
+    the second driver runs. The worker is held until the second driver has made a step or has ended,
+    or for 60 s. The run ends with the last of both.
     """
 
     ends_attempt = "perhaps"
@@ -30,9 +29,9 @@ class StartSecondDriver(StartsScript):
         default=None,
         gt=0,
         le=3600,
-        description="the first driver, Ray's controller and its workers stand still (SIGSTOP) "
-        "before the second one starts, and go on so many seconds after that one has made a step or "
-        "has ended: a submission that was out of reach, and comes back late",
+        description="the first driver, Ray's controller and its workers stand still "
+        "(SIGSTOP) until so many seconds after the second one has made a step "
+        "or has ended",
     )
 
     def inject(self, world: World, target: Target, release: WorkerRelease) -> Outcome:

@@ -9,10 +9,9 @@ from chaos.faults.storage import StorageFault
 class TornCheckpoint(StorageFault):
     """Keep the first half of the rank's next upload, and drop the rest without an error.
 
-    The upload seems to succeed, Ray commits the checkpoint, and a load of it finds half of it:
-    nothing is charged until then. With `worker_dies` the worker is killed at the half instead, so
-    that the checkpoint is never committed: one failure. Landed when the wrapped file system has
-    written a half.
+    Ray commits the checkpoint, and nothing is charged until a load finds half of it. With
+    `worker_dies` the worker is killed at the half instead, so that the checkpoint is never
+    committed: one failure. Landed when the wrapped file system has written a half.
     """
 
     at_random = ({"worker_dies": True},)
@@ -24,7 +23,7 @@ class TornCheckpoint(StorageFault):
     )
     worker_dies: bool = False
     rank: NonNegativeInt | None = Field(
-        default=None, description="whose upload; left out: the rank that the trigger names"
+        default=None, description="whose upload; left out: the trigger's rank"
     )
 
     @property

@@ -20,8 +20,8 @@ class AcceptedFinding(Record):
     finding: str = Field(description="its kind: `chaos list findings`")
     part: str | None = Field(
         default=None,
-        description="only where it is about this part of the state, metric or file, or about what "
-        "is below it; left out: whatever it is about",
+        description="only where it is about this part of the state, metric or file, or what"
+        " is below it",
     )
     reason: str = Field(min_length=1, description="why it is meant to be so; reports repeat it")
 
@@ -41,8 +41,8 @@ class Expect(Record):
     verdict: VerdictStatus = "pass"
     check: str | None = Field(
         default=None,
-        description="with `verdict: fail`: the check that must name the defect; with "
-        "`verdict: inconclusive`: the one that cannot tell",
+        description="the check that must name the defect or, with `verdict: inconclusive`, "
+        "that cannot tell",
     )
     besides: tuple[str, ...] = Field(
         default=(),
@@ -55,8 +55,8 @@ class Expect(Record):
     )
     until: Literal["fixed"] | None = Field(
         default=None,
-        description="with `verdict: fail`: a defect of Ray's own is shown; a run that passes "
-        "is news (fixed?), and no failure",
+        description="with `verdict: fail`: a defect of Ray's own; a run that passes is "
+        "news, and no failure",
     )
     seen_in: tuple[str, ...] = Field(
         default=(), description="with `until: fixed`: the Ray versions that have the defect"
@@ -77,55 +77,51 @@ class Expect(Record):
     )
     recovery_s: Bound | None = Field(
         default=None,
-        description="from the fault to the next attempt's first step; left out: 120 s, or twice "
-        "what the job takes to start without a fault, if that is more",
+        description="from the fault to the next attempt's first step; left out: 120 s, or "
+        "twice the job's usual start, if that is more",
     )
     loss_tolerance: Tolerance | None = Field(
         default=None, description="left out: losses equal the baseline's to the last bit"
     )
     band: Profile | None = Field(
         default=None,
-        description="for a job that does not repeat itself: losses, metrics and the state lie "
-        "where five baselines show that they may, and as much further as the profile tolerates",
+        description="for a job that does not repeat itself: losses, metrics and state lie "
+        "where five baselines show that they may, and further by the profile's "
+        "tolerance",
     )
     accept: tuple[Acceptable, ...] = Field(
         default=(),
-        description="what may be broken, with a note: `rng`, where it is shown that only random "
-        "streams differ after a resume (dropout, shuffles), and every part of the state, step and "
-        "sample is there; `lost-work`, a resume from an older save than there was, where all is "
-        "the baseline's in the end; `cosmetic`, what is only logged",
+        description="what may be broken, with a note: `rng`, only random streams differ "
+        "after a resume; `lost-work`, a resume from an older save, with the "
+        "baseline's result; `cosmetic`, what is only logged",
     )
     accept_findings: tuple[AcceptedFinding, ...] = Field(
         default=(),
-        description="kinds of findings that may be there, with a note that repeats the reason: "
-        "a run passes if all that is wrong with it is accepted",
+        description="kinds of findings that may be there, with a note that repeats the reason",
     )
     ignore_metrics: tuple[str, ...] = Field(
         default=(),
-        description="reported metrics that are not compared with the baseline's; dotted for "
-        "nested ones (`val.seconds`), and a name stands for all that is below it; likewise what "
-        "is counted in files that the job saves",
+        description="reported metrics, and counts in saved files, that are not compared. "
+        "Nested ones are dotted (`val.seconds`); a name stands for all that is "
+        "below it",
     )
     sampling: Sampling = Field(
         default="exactly_once",
-        description="what a restart may do to an epoch's samples; `at_least_once`: it leaves none "
-        "out, and the epoch that it goes on with may train as many steps a second time as the "
-        "restart threw away; what follows them equals no baseline to the last bit, so that "
-        "`loss_tolerance` or `band` is needed to judge it; `resampled`: it may draw other inputs, "
-        "as many of them, and the numbers that follow from them are noted; every part of the "
+        description="what a restart may do to an epoch's samples. `at_least_once`: it may "
+        "train as many steps twice as it threw away, and needs `loss_tolerance`"
+        " or `band`. `resampled`: it may draw other inputs; every part of the "
         "state and every step is still due",
     )
     align: Literal["reports", "steps"] = Field(
         default="reports",
-        description="how a run is laid beside its baseline: report by report; `steps`: by the "
-        "number of steps made in all, for a job that reports or saves by the clock, at other "
-        "steps in every run; what is reported and saved is then not compared, losses, inputs and "
-        "state are",
+        description="how a run is laid beside its baseline: report by report; `steps`: by "
+        "the number of steps, for a job that reports or saves by the clock. "
+        "Reports and saves are then not compared; losses, inputs and state are",
     )
     jit_checkpoint: bool = Field(
         default=False,
-        description="the job saves on notice that its node will go, and must have "
-        "committed before the node does",
+        description="the job must save on notice that its node will go, and commit before "
+        "the node does",
     )
 
     @property

@@ -113,7 +113,7 @@ class FaultEntry(PlacedFault):
         default=None,
         gt=0,
         le=1,
-        description="how probable the fault is, at each place; left out: it is certain",
+        description="how probable the fault is, at each place; left out: certain",
     )
     every: Every | None = Field(
         default=None, description="it comes again and again; left out: it comes once"

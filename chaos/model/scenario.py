@@ -54,11 +54,11 @@ class Job(Record):
 
     launcher: Launcher = Field(
         default=DEFAULT_LAUNCHER,
-        description="`torchrun`: a script that knows nothing of Ray, started by torchrun on this "
-        "machine with `workers` processes; `failure.max_failures` is its `--max-restarts`. "
-        "`python`: a script that trains alone, or in `workers` processes that it starts itself; "
-        "its command is started again `failure.max_failures` times. "
-        "`slurm`: a script for sbatch, submitted to a Slurm of its own on this machine",
+        description="`torchrun`: with `workers` processes on this machine; "
+        "`failure.max_failures` is its `--max-restarts`. `python`: a script "
+        "that trains alone, or starts `workers` processes itself; its command "
+        "is started again `failure.max_failures` times. `slurm`: a script for "
+        "sbatch, submitted to a Slurm of its own on this machine",
     )
     script: str | None = Field(default=None, description="path, relative to the scenario file")
     module: str | None = Field(
@@ -69,31 +69,31 @@ class Job(Record):
     train_loop: str | None = Field(default=None, description="module:function")
     args: Arguments = Field(
         default_factory=dict,
-        description="the command line of a script or a module: options by name (`epochs: 4` is "
-        "`--epochs 4`) or a list, word for word (`[train, -e, 4, lr=0.1]`); a train loop's "
-        "train_loop_config, by name",
+        description="the command line: options by name (`epochs: 4` is `--epochs 4`) or a "
+        "list, word for word (`[train, -e, 4, lr=0.1]`); of a train loop its "
+        "train_loop_config",
     )
     workers: PositiveInt
     min_workers: PositiveInt | None = Field(
         default=None,
-        description="the job is elastic: with fewer nodes it goes on with as many workers as "
-        "there is room for, down to this (Ray Train's `num_workers=(min, max)`; of torchrun's "
-        "`--nnodes MIN:MAX` the nodes that hold them)",
+        description="the job is elastic, down to so many workers (Ray Train's "
+        "`num_workers=(min, max)`; of torchrun's `--nnodes MIN:MAX` the nodes "
+        "that hold them)",
     )
     failure: FailureBudget | None = None
     restart: Restart | None = Field(
         default=None,
-        description="who begins again after a failure. `launcher`: Ray Train or torchrun, by its "
-        "own retries (left out, that is so). `command`: chaos starts the script's command once "
-        "more when it has ended with a failure, `failure.max_failures` times, as a person, a "
-        "`while` loop, Slurm or a pod's restart policy does; Ray Train's retries are then the "
-        "script's own, and torchrun has none",
+        description="who begins again after a failure. `launcher`: Ray Train or torchrun, "
+        "by its own retries (left out, that is so). `command`: chaos starts the"
+        " script's command again, `failure.max_failures` times. Ray Train's "
+        "retries are then the script's own, and torchrun has none",
     )
     restart_args: Arguments = Field(
         default_factory=dict,
-        description="with `restart: command`: arguments of every start after the first, once the "
-        "job's first save is there, such as `{resume: latest}`; one that `args` names as well "
-        "replaces it there, and a list of words follows the others",
+        description="with `restart: command`: arguments of every start after the first, "
+        "once the job's first save is there, such as `{resume: latest}`. One "
+        "that `args` names as well replaces it; a list of words follows the "
+        "others",
     )
     checkpoint: Retention | None = None
     env: dict[str, str] = Field(default_factory=dict)
@@ -115,9 +115,9 @@ class Job(Record):
     )
     trial: NonNegativeInt | None = Field(
         default=None,
-        description="the script is an experiment of Ray Tune, each trial of which calls "
-        "`trainer.fit()`: the one that faults are injected into, counted from 0 in the order in "
-        "which grid and random search make them; the others must not notice",
+        description="of a Ray Tune experiment: the trial that faults are injected into, "
+        "counted from 0 in the order in which grid and random search make them;"
+        " the others must not notice",
     )
     fit: PositiveInt = Field(
         default=1,
@@ -129,9 +129,9 @@ class Job(Record):
     )
     then: dict[Dependency, str] = Field(
         default={},
-        description="with `launcher: slurm`: scripts for sbatch that are submitted with "
-        "`--dependency`, by its kind (`{afterok: evaluate.sbatch}`); none may begin before "
-        "training is whole",
+        description="with `launcher: slurm`: scripts that are submitted with "
+        "`--dependency`, by its kind (`{afterok: evaluate.sbatch}`); none may "
+        "begin before training is over",
     )
     array_task: NonNegativeInt | None = Field(
         default=None,
@@ -211,27 +211,25 @@ class ClusterShape(Record):
 
     nodes: PositiveInt | None = Field(
         default=None,
-        description="left out: what the workers need, and a spare for each node that is lost; with "
-        "`launcher: torchrun` the number of its agents, each with as many workers (1)",
+        description="left out: what the workers need, and a spare for each lost node; with "
+        "`launcher: torchrun` the number of its agents (1)",
     )
     cpus_per_node: PositiveInt = 1
     address: str | None = Field(
         default=None,
         pattern=r"^[^\s:/]+:[0-9]+$",
-        description="host:port of a Ray cluster, or of a Slurm's controller, that chaos did not "
-        "start; `--address` wins over it, and nothing happens there without `--allow-faults-on` "
-        "with the same address",
+        description="host:port of a Ray cluster, or of a Slurm's controller, that chaos did"
+        " not start; `--address` wins over it",
     )
     storage: str | None = Field(
         default=None,
-        description="with `address`: a folder or URI that every node reaches, for the job's "
-        "checkpoints; needed where the nodes do not share a file system with chaos",
+        description="with `address`: a folder or URI for checkpoints that every node reaches",
     )
     reclaim_by: str | None = Field(
         default=None,
-        description="with `address`: the platform of its nodes, which takes them in place of "
-        "chaos: local, kubernetes:NAMESPACE, aws:TEMPLATE, azure:SUBSCRIPTION/RESOURCE_GROUP or "
-        "google:PROJECT/ZONE",
+        description="with `address`: the platform that takes its nodes: local, "
+        "kubernetes:NAMESPACE, aws:TEMPLATE, azure:SUBSCRIPTION/RESOURCE_GROUP "
+        "or google:PROJECT/ZONE",
     )
     preempt_mode: Literal["requeue", "cancel"] | None = Field(
         default=None,
@@ -239,8 +237,8 @@ class ClusterShape(Record):
     )
     metadata: Cloud | None = Field(
         default=None,
-        description="the cloud whose instance metadata service is emulated for the job, at a "
-        "loopback address: there `preempt_node` announces its loss to jobs that poll",
+        description="the cloud whose metadata service is emulated, so that jobs that poll "
+        "hear of `preempt_node`",
     )
 
     @model_validator(mode="after")
@@ -300,9 +298,9 @@ class Limits(Record):
     run_s: float = Field(
         default=240.0,
         gt=0,
-        description="after which a run is ended, from when its first workers have started; "
-        "left out: this, or three times what the run without faults took and once more for each "
-        "fault, if that is longer",
+        description="after which a run is ended, from the start of its first workers; left "
+        "out: this, or three times the run without faults and once more for "
+        "each fault, if that is longer",
     )
     gate_s: float = Field(
         default=30.0, gt=0, description="how long a held rank waits for the commit before it"
@@ -310,9 +308,10 @@ class Limits(Record):
     idle_s: float | None = Field(
         default=None,
         gt=0,
-        description="after which a run with faults counts as hung if it shows no event, uses no "
-        "processor time and keeps the same stacks on all ranks (left out: five times the longest "
-        "pause of the run without faults, ten seconds at least)",
+        description="after which a run with faults is hung if it shows no event, uses no "
+        "processor time and keeps the same stacks on all ranks (left out: five "
+        "times the longest pause of the run without faults, ten seconds at "
+        "least)",
     )
 
 
@@ -327,10 +326,10 @@ class Scenario(Record):
     cluster: ClusterShape = ClusterShape()
     storage: dict[str, Tier] = Field(
         default_factory=dict,
-        description="what survives the loss of a node, by folder: a `node`'s own disk does not, a "
-        "`shared` one does, and so does a `bucket`, which never has half of a file of a lost node; "
-        "a relative folder lies where the job runs (left out: the temporary "
-        "folders are the node's, all else is shared)",
+        description="what survives the loss of a node, by folder: a `node`'s own disk does "
+        "not, a `shared` one does. A `bucket` does too, and never has half of a"
+        " lost node's file. A relative folder lies where the job runs (left "
+        "out: the temporary folders are the node's, all else is shared)",
     )
     faults: tuple[FaultEntry, ...] = ()
     lifetimes: Lifetimes | None = Field(

@@ -72,7 +72,7 @@ STATES: tuple[State, ...] = get_args(State)
 # Every key of a place, in any of its kinds.
 PLACE_WORDS = ("at", "epoch", *KINDS, "path", "attempt", "stage", "at_launch", "visit", "rank")
 
-ANY_RANK = "left out: drawn from the seed among the job's ranks"
+ANY_RANK = "left out: drawn from the seed"
 ANY_FILE = (
     "in a save: the end of the file's path, such as `latest` or `epoch_*/model.pt`; left out: any"
 )

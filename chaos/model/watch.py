@@ -15,24 +15,22 @@ class Watch(Record):
 
     state: bool = Field(
         default=True,
-        description="digests of model, optimizer, schedule, random numbers and what the job "
-        "declares, as each epoch is entered and left",
+        description="digests of the state, as each epoch is entered and left",
     )
     every: PositiveInt = Field(
         default=8, description="state is also looked at after every so many steps of an epoch"
     )
     entries: Literal["epochs", "steps"] = Field(
         default="epochs",
-        description="`steps`: before every step state is looked at as if an epoch was entered with "
-        "it; the baseline of a job with `align: steps` is watched so, for a restart of one may go "
-        "on from any step",
+        description="`steps`: state is looked at before every step, as for the baseline of "
+        "a job with `align: steps`",
     )
     inputs: bool = Field(
         default=True, description="digests of what the model is called with in training"
     )
     files: bool = Field(
         default=True,
-        description="files that `torch.save` and `torch.load` touch, what ranks upload, and what "
-        "storage holds; a job that keeps its checkpoints in a directory of its own is followed "
-        "through a restart only with it",
+        description="files that `torch.save` and `torch.load` touch, what ranks upload, and"
+        " what storage holds; needed for a job with checkpoints in a directory "
+        "of its own",
     )

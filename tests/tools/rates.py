@@ -163,8 +163,14 @@ def false_regressions(effort: Effort) -> list[str]:
     rows = []
     for scenarios, repeats, values, trials in NOTHING_CHANGED:
         worse, better = _told(scenarios, repeats, values, effort.of(trials))
-        rows.append((f"{scenarios} x {repeats}", values, str(worse), str(better)))
+        rows.append((f"{scenarios} x {repeats}", values, _counted(worse), _counted(better)))
     return build_table_lines(head, rows, numbers=range(2, len(head)))
+
+
+def _counted(rate: Rate) -> str:
+    """Return a share in per cent, with its interval of 95 %, as the page says."""
+    low, high = (100 * bound for bound in rate.bounds)
+    return f"{100 * rate.count / rate.total:.2g} ({low:.1f}-{high:.1f})"
 
 
 def _told(scenarios: int, repeats: int, values: str, trials: int) -> tuple[Rate, Rate]:
@@ -217,12 +223,12 @@ def false_alarms(effort: Effort) -> list[str]:
     """Return the table of clean runs that leave the band of other clean runs."""
     trials = effort.of(1_000)
     settings = (_setting(clean, allowance) for clean, allowance in SETTINGS)
-    head = ("noise", *settings, "half the width of 5, in spreads")
+    head = ("noise", *settings, "half a band of 5")
     rows = [
         (
             noise,
             *(
-                str(Rate(rate(noise, clean=clean, trials=trials, allowance=allowance), trials))
+                _counted(Rate(rate(noise, clean=clean, trials=trials, allowance=allowance), trials))
                 for clean, allowance in SETTINGS
             ),
             f"{_width(noise):.1f}",
@@ -233,7 +239,7 @@ def false_alarms(effort: Effort) -> list[str]:
 
 
 def _setting(clean: int, allowance: Tolerance | None) -> str:
-    return f"{clean} clean runs" + (", `standard`" if allowance else "")
+    return f"{clean} runs" + (", `standard`" if allowance else "")
 
 
 def _width(noise: str) -> float:
@@ -246,7 +252,7 @@ def defects_found(effort: Effort) -> list[str]:
     """Return the table of trainings in which a defect shows."""
     trials = effort.of(200)
     settings = [(clean, noise) for clean in (5, 10) for noise in PARTS]
-    head = ("defect", *(f"{clean} clean runs, {100 * noise:.0f} %" for clean, noise in settings))
+    head = ("defect", *(f"{clean} runs, {100 * noise:.0f} %" for clean, noise in settings))
     rows = [
         (defect, *(_shown(defect, clean, noise, trials) for clean, noise in settings))
         for defect in DEFECTS
@@ -256,7 +262,7 @@ def defects_found(effort: Effort) -> list[str]:
 
 def _shown(defect: str, clean: int, noise: float, trials: int) -> str:
     count = found(defect, clean=clean, trials=trials, noise=noise, allowance=STANDARD)
-    return f"{100 * count / trials:.0f} %"
+    return f"{100 * count / trials:.0f}"
 
 
 # -- losses after a restart ----------------------------------------------------------------------
@@ -282,14 +288,14 @@ def rises(effort: Effort) -> list[str]:
     trials = effort.of(10_000)
     head = ("losses", *(f"{window} before" for window in WINDOWS))
     rows = [
-        (name, *(str(_risen(series, window, trials)) for window in WINDOWS))
+        (name, *(_counted(_risen(series, window, trials)) for window in WINDOWS))
         for name, series in SERIES.items()
     ]
     normal = SERIES["independent normal"]
     found = [
         (
             f"normal, and {rise:g} spreads higher after the restart",
-            *(str(_risen(normal, window, effort.of(1_000), rise)) for window in WINDOWS),
+            *(_counted(_risen(normal, window, effort.of(1_000), rise)) for window in WINDOWS),
         )
         for rise in RISES
     ]

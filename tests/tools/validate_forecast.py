@@ -180,31 +180,26 @@ def _case(
 def _table(setting: Setting, held: Validation, case: ValidationCase) -> str:
     costs = case.question.costs
     assert costs is not None
+    restart_s = (
+        costs.detect_s + costs.teardown_s + costs.schedule_s + costs.start_s + costs.restore_s
+    )
     told = (
-        f"step {costs.step_s:.3f} s, save {costs.save_s:.2f} s, upload {costs.upload_s:.2f} s; "
-        f"restart {costs.detect_s:.2f} (detect) + {costs.teardown_s:.2f} (teardown) + "
-        f"{costs.schedule_s:.2f} (schedule) + {costs.start_s:.2f} (start) + "
-        f"{costs.restore_s:.2f} s (restore)"
+        f"step {costs.step_s:.3f} s, save {costs.save_s:.2f} s, upload {costs.upload_s:.2f} s, "
+        f"restart {restart_s:.1f} s"
     )
     notes = "".join(f" {note}." for note in held.notes)
     rows = "\n".join(_rows(held.rows))
-    return (
-        f"{HEADING}{setting.name}\n\n{held.what}. Costs: {told}.{notes}\n\n"
-        "| figure | predicted | measured | off by | agrees | inside 5 to 95 % |\n"
-        f"| --- | --- | --- | --: | --- | --: |\n{rows}"
-    )
+    return f"{HEADING}{setting.name}\n\n{held.what}: {told}.{notes}\n\n{rows}"
 
 
 def _rows(rows: Iterable[FigureComparison]) -> Iterator[str]:
+    """Yield what was predicted and measured of each figure; bold where they do not agree."""
     for row in rows:
         name = row.figure if row.unit in {"", "steps"} else f"{row.figure}, {row.unit}"
-        sides = " | ".join(
-            f"{one.value:.3g} ({one.low:.3g} to {one.high:.3g})"
-            for one in (row.predicted, row.measured)
-        )
-        inside = "" if row.inside is None else f"{row.inside:.0%}"
-        agrees = "yes" if row.agrees else "**no**"
-        yield f"| {name} | {sides} | {row.difference:+.0%} | {agrees} | {inside} |"
+        predicted = f"{row.predicted.value:.3g} ({row.predicted.low:.3g}-{row.predicted.high:.3g})"
+        measured = f"{row.measured.value:.3g}" if row.agrees else f"**{row.measured.value:.3g}**"
+        inside = "" if row.inside is None else f", {row.inside:.0%}"
+        yield f"- {name}: {predicted} / {measured}{inside}"
 
 
 def page_with(page: str, tables: Iterable[str]) -> str:

@@ -15,8 +15,7 @@ from chaos.model.launcher_facts import LauncherWords
 
 @describes(
     FileEntryDiffers,
-    usual_cause="What is saved is kept beside training, such as an average, a best value or a "
-    "history, and begins anew with the process.",
+    usual_cause="An average, best value or history is kept beside training, and begins anew.",
     remedy="Save that value in the checkpoint, and load it before the loop goes on.",
 )
 def _describe_file_entry_differs(facts: FileEntryDiffers, _: LauncherWords) -> str:
@@ -26,9 +25,8 @@ def _describe_file_entry_differs(facts: FileEntryDiffers, _: LauncherWords) -> s
 
 @describes(
     FinalTableDiffers,
-    usual_cause="The table is opened for writing at each start, so that the lines of the attempt "
-    "before are lost, or lines are written twice.",
-    remedy="Open the table to append, and at a resume drop the lines after the place of the save.",
+    usual_cause="The table is opened for writing at each start, or lines are written twice.",
+    remedy="Open it to append, and at a resume drop the lines after the save.",
 )
 def _describe_final_table_differs(facts: FinalTableDiffers, _: LauncherWords) -> str:
     return _describe_entry(facts, f"{_name_entry(facts)}, as it was left at the end, differs")
@@ -36,8 +34,7 @@ def _describe_final_table_differs(facts: FinalTableDiffers, _: LauncherWords) ->
 
 @describes(
     FileWrittenElsewhere,
-    usual_cause="The best value so far begins anew with the process, so that a worse model is "
-    "taken for the best.",
+    usual_cause="The best value so far begins anew with the process.",
     remedy="Save the best value with the model, and load it.",
 )
 def _describe_file_written_elsewhere(facts: FileWrittenElsewhere, _: LauncherWords) -> str:
@@ -50,8 +47,9 @@ def _describe_file_written_elsewhere(facts: FileWrittenElsewhere, _: LauncherWor
 
 @describes(
     FileNeverWritten,
-    usual_cause="The file is written at one moment only, which the restart passed over, or its "
-    "name depends on the process.",
+    usual_cause=(
+        "The file is written at one moment that the restart passed over, or under a process's name."
+    ),
     remedy="Write the file whenever it is not there, or at the end of training.",
 )
 def _describe_file_never_written(facts: FileNeverWritten, _: LauncherWords) -> str:

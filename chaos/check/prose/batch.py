@@ -8,10 +8,13 @@ from chaos.wording import describe_ranks, plural
 
 @describes(
     BatchSizeDiffers,
-    usual_cause="Gradients that were being accumulated at the save are lost, a rank is missing, "
-    "or the loader ran out of samples early.",
-    remedy="Save only after `optimizer.step()`, and look at how many ranks and batches take part "
-    "in the first step after the resume.",
+    usual_cause=(
+        "Accumulated gradients were lost, a rank is missing, or the loader ran out of samples."
+    ),
+    remedy=(
+        "Save only after `optimizer.step()`; compare ranks and batches of the first step after"
+        " the resume."
+    ),
 )
 def _describe_batch_size_differs(facts: BatchSizeDiffers, _: LauncherWords) -> str:
     samples, micro_batches = facts.samples, facts.micro_batches

@@ -22,10 +22,8 @@ from chaos.wording import plural
 
 @describes(
     RetryLimitExceeded,
-    usual_cause="Not known: look at which failures the launcher counts, and whether it counted "
-    "anew after it had failed itself.",
-    remedy="Report it to the launcher's project. Until it is mended, count the attempts in the "
-    "script, and end it at a limit of your own.",
+    usual_cause="Not known: look at which failures the launcher counts.",
+    remedy="Report it to its project; until then, count attempts in the script.",
 )
 def _describe_retry_limit_exceeded(facts: RetryLimitExceeded, terms: LauncherWords) -> str:
     return (
@@ -36,10 +34,8 @@ def _describe_retry_limit_exceeded(facts: RetryLimitExceeded, terms: LauncherWor
 
 @describes(
     GaveUpEarly,
-    usual_cause="The launcher does not retry an error of this kind, or it failed itself as it "
-    "started the workers again.",
-    remedy="Look at the error. If a new start mends it, let a scheduler or a loop start the "
-    "script again.",
+    usual_cause="The launcher does not retry such an error, or failed itself.",
+    remedy="If a new start mends it, let a scheduler or a loop start the script again.",
 )
 def _describe_gave_up_early(facts: GaveUpEarly, terms: LauncherWords) -> str:
     limit_text = "is without limit" if facts.limit is None else f"allows {facts.limit}"
@@ -57,9 +53,8 @@ def _describe_charges(facts: RetryLimitExceeded | GaveUpEarly) -> str:
 
 @describes(
     ControllerFailed,
-    usual_cause="The workers could not be started, or a callback of yours raised an error in the "
-    "controller.",
-    remedy="Look at the error, and at whether the cluster has the resources that the job asks for.",
+    usual_cause="The workers could not be started, or a callback of yours raised.",
+    remedy="Look at the error, and at whether the cluster has the resources.",
 )
 def _describe_controller_failed(facts: ControllerFailed, terms: LauncherWords) -> str:
     return f"{terms.controller} itself failed in attempt {facts.attempt}: {facts.error}"
@@ -67,10 +62,11 @@ def _describe_controller_failed(facts: ControllerFailed, terms: LauncherWords) -
 
 @describes(
     WrongBudgetCharged,
-    usual_cause="The notice of a preemption comes too late for the launcher, so that it counts "
-    "as a failure; or a crash falls into the time of a notice.",
-    remedy="Let both limits allow for the losses that you expect, and report it to the launcher's "
-    "project.",
+    usual_cause="A notice comes too late for the launcher, or a crash falls into a notice.",
+    remedy=(
+        "Let both limits allow for the losses that you expect, and report it to the launcher's"
+        " project."
+    ),
 )
 def _describe_wrong_budget_charged(facts: WrongBudgetCharged, terms: LauncherWords) -> str:
     cause_text = "a preemption" if facts.budget == "preemptions" else "a failure"
@@ -82,9 +78,8 @@ def _describe_wrong_budget_charged(facts: WrongBudgetCharged, terms: LauncherWor
 
 @describes(
     ChargeWithoutFault,
-    usual_cause="The job failed by itself: it does not start again cleanly, or it fails now and "
-    "then without a fault.",
-    remedy="Look at the error, and mend what raises it; else it uses up your retries.",
+    usual_cause="The job does not start again cleanly, or fails now and then by itself.",
+    remedy="Mend what raises the error; else it uses up your retries.",
 )
 def _describe_charge_without_fault(facts: ChargeWithoutFault, _: LauncherWords) -> str:
     return f"{_describe_charge(facts)} though no fault hit it: {facts.error}"
@@ -92,8 +87,7 @@ def _describe_charge_without_fault(facts: ChargeWithoutFault, _: LauncherWords) 
 
 @describes(
     ChargedTwice,
-    usual_cause="The launcher counts two workers of one attempt that fail one after the other as "
-    "two failures.",
+    usual_cause="The launcher counts two workers of one attempt as two failures.",
     remedy="Allow for it in the limit, and report it to the launcher's project.",
 )
 def _describe_charged_twice(facts: ChargedTwice, _: LauncherWords) -> str:
@@ -108,10 +102,8 @@ def _describe_charge(facts: ChargeWithoutFault | ChargedTwice) -> str:
 
 @describes(
     FaultNotCharged,
-    usual_cause="The script catches the error of the lost worker, or starts the workers again by "
-    "itself.",
-    remedy="Let the error reach the launcher. If you retry by yourself, limit the number of "
-    "retries.",
+    usual_cause="The script catches the error of the lost worker, or restarts workers by itself.",
+    remedy="Let the error reach the launcher, or limit your own retries.",
 )
 def _describe_fault_not_charged(facts: FaultNotCharged, terms: LauncherWords) -> str:
     return f"a fault ended attempt {facts.attempt}, and {terms.name} charged it to no budget"
@@ -119,10 +111,10 @@ def _describe_fault_not_charged(facts: FaultNotCharged, terms: LauncherWords) ->
 
 @describes(
     WrongChargeCount,
-    usual_cause="The job failed more often than you injected faults, or the expected number is "
-    "not that of the scenario's faults.",
-    remedy="Look at the failures that were charged. Mend those that no fault explains, or correct "
-    "`expect.charges`.",
+    usual_cause=(
+        "The job failed more often than faults were injected, or the expected number is wrong."
+    ),
+    remedy="Mend the failures that no fault explains, or correct `expect.charges`.",
 )
 def _describe_wrong_charge_count(facts: WrongChargeCount, _: LauncherWords) -> str:
     return f"{plural(facts.count, 'charge')} to {facts.setting}, {facts.expected_count} expected"
@@ -138,8 +130,7 @@ def describe_attempt_count(count: int, expected_count: int) -> str:
 
 @describes(
     TooManyAttempts,
-    usual_cause="An attempt failed without a fault, often as it started again: a port, a lock or "
-    "a half-written file was left over.",
+    usual_cause="An attempt failed by itself, often over a port, a lock or a half-written file.",
     remedy="Look at how the attempt before ended, and mend what raised the error.",
 )
 def _describe_too_many_attempts(facts: TooManyAttempts, _: LauncherWords) -> str:
@@ -155,10 +146,13 @@ def _describe_too_many_attempts(facts: TooManyAttempts, _: LauncherWords) -> str
 
 @describes(
     TooFewAttempts,
-    usual_cause="The retries are used up or switched off, or the script ended before the launcher "
-    "could start the workers again.",
-    remedy="Set the number of retries, as with `max_failures` or `--max-restarts`, and let errors "
-    "of workers reach the launcher.",
+    usual_cause=(
+        "Retries are used up or off, or the script ended before workers could start again."
+    ),
+    remedy=(
+        "Set the retries (`max_failures`, `--max-restarts`), and let workers' errors reach the"
+        " launcher."
+    ),
 )
 def _describe_too_few_attempts(facts: TooFewAttempts, _: LauncherWords) -> str:
     text = describe_attempt_count(facts.count, facts.expected_count)
@@ -169,10 +163,8 @@ def _describe_too_few_attempts(facts: TooFewAttempts, _: LauncherWords) -> str:
 
 @describes(
     WrongWorkerCount,
-    usual_cause="After a loss the job went on with the workers that were left, or the script "
-    "counts the nodes when it starts.",
-    remedy="Ask for a fixed number of workers, or make the job elastic and adapt the batch size "
-    "to the number of ranks.",
+    usual_cause="The job went on with fewer workers, or counts the nodes when it starts.",
+    remedy="Ask for a fixed number, or make the job elastic and adapt the batch size.",
 )
 def _describe_wrong_worker_count(facts: WrongWorkerCount, _: LauncherWords) -> str:
     expectation = (

@@ -46,10 +46,8 @@ def describe_shared_file(file: SharedFile) -> str:
 
 @describes(
     CheckpointGone,
-    usual_cause="A cleanup of the script or of the storage removes checkpoints, or the storage "
-    "path lies on the disk of a node that was lost.",
-    remedy="Keep checkpoints on storage that outlives the nodes, and leave their removal to "
-    "`num_to_keep`.",
+    usual_cause="A cleanup removes checkpoints, or they lie on the disk of a lost node.",
+    remedy="Keep them on storage that outlives the nodes, and leave removal to `num_to_keep`.",
 )
 def _describe_checkpoint_gone(facts: CheckpointGone, _: LauncherWords) -> str:
     return _describe_damage(facts, "is gone")
@@ -57,10 +55,8 @@ def _describe_checkpoint_gone(facts: CheckpointGone, _: LauncherWords) -> str:
 
 @describes(
     CheckpointFileMissing,
-    usual_cause="The upload was cut off or failed for some files, or something removed them "
-    "afterwards.",
-    remedy="Use storage that reports a failed upload, and remove nothing from a checkpoint once "
-    "it is reported.",
+    usual_cause="The upload of some files failed, or something removed them.",
+    remedy="Use storage that reports a failed upload, and remove nothing that was reported.",
 )
 def _describe_checkpoint_file_missing(facts: CheckpointFileMissing, _: LauncherWords) -> str:
     return _describe_damage(facts, f"lacks {_list_files(facts)}")
@@ -68,8 +64,7 @@ def _describe_checkpoint_file_missing(facts: CheckpointFileMissing, _: LauncherW
 
 @describes(
     CheckpointFileChanged,
-    usual_cause="A file is written again under the same name after it was reported, or its upload "
-    "was cut off.",
+    usual_cause="A file is written again after it was reported, or its upload was cut off.",
     remedy="Write each checkpoint to a new folder, and leave it alone once it is reported.",
 )
 def _describe_checkpoint_file_changed(facts: CheckpointFileChanged, _: LauncherWords) -> str:
@@ -78,10 +73,8 @@ def _describe_checkpoint_file_changed(facts: CheckpointFileChanged, _: LauncherW
 
 @describes(
     AttemptFilesMixed,
-    usual_cause="A lost attempt left a half-uploaded checkpoint, and the next attempt uploaded to "
-    "a folder of the same name.",
-    remedy="Give the checkpoints of each attempt names of their own, or empty the folder before "
-    "you upload to it.",
+    usual_cause="A lost attempt left a half-uploaded checkpoint in a folder of the same name.",
+    remedy="Give the checkpoints of each attempt names of their own.",
 )
 def _describe_attempt_files_mixed(facts: AttemptFilesMixed, _: LauncherWords) -> str:
     return _describe_damage(facts, f"was mixed with {_list_files(facts)}")
@@ -98,8 +91,8 @@ def _list_files(facts: DamagedFiles) -> str:
 
 @describes(
     RankFilesMixed,
-    usual_cause="Every rank saves to the same file name, and all of them report it at once.",
-    remedy="Let rank 0 alone report the file, or put the rank into the file's name.",
+    usual_cause="Every rank saves to the same file name, and all report it at once.",
+    remedy="Let rank 0 alone report the file, or put the rank into its name.",
 )
 def _describe_rank_files_mixed(facts: RankFilesMixed, _: LauncherWords) -> str:
     return (
@@ -120,10 +113,8 @@ def _describe_others(count: int) -> str:
 
 @describes(
     ShardMetadataMissing,
-    usual_cause="The checkpoint was reported before all ranks had finished a sharded save, which "
-    "writes `.metadata` last.",
-    remedy="Wait for the save to end on every rank before you report, and report rank 0's folder, "
-    "which has the metadata.",
+    usual_cause="It was reported before all ranks had saved; `.metadata` is written last.",
+    remedy="Wait for the save to end on every rank, then report rank 0's folder.",
 )
 def _describe_shard_metadata_missing(facts: ShardMetadataMissing, _: LauncherWords) -> str:
     return (
@@ -134,9 +125,8 @@ def _describe_shard_metadata_missing(facts: ShardMetadataMissing, _: LauncherWor
 
 @describes(
     ShardMissing,
-    usual_cause="A rank did not report its shards, or they were not yet written when it did.",
-    remedy="Let every rank report the folder with its shards, after the save has ended on all "
-    "ranks.",
+    usual_cause="A rank did not report its shards, or they were not yet written.",
+    remedy="Let every rank report its shards after the save has ended on all ranks.",
 )
 def _describe_shard_missing(facts: ShardMissing, _: LauncherWords) -> str:
     return (
@@ -147,10 +137,10 @@ def _describe_shard_missing(facts: ShardMissing, _: LauncherWords) -> str:
 
 @describes(
     ShardCutShort,
-    usual_cause="The checkpoint was reported while an asynchronous save was still writing, or the "
-    "writing failed without an error.",
-    remedy="Wait for the result of `async_save` before you report, and let its error end the "
-    "process.",
+    usual_cause=(
+        "It was reported during an asynchronous save, or writing failed without an error."
+    ),
+    remedy="Wait for the result of `async_save` before you report.",
 )
 def _describe_shard_cut_short(facts: ShardCutShort, _: LauncherWords) -> str:
     return (
@@ -161,8 +151,7 @@ def _describe_shard_cut_short(facts: ShardCutShort, _: LauncherWords) -> str:
 
 @describes(
     CheckpointEntryMissing,
-    usual_cause="After a restart the script saves less than before, such as a model without its "
-    "optimizer.",
+    usual_cause="After a restart the script saves less, such as a model without its optimizer.",
     remedy="Build the state to save in one function, and use it in every attempt.",
 )
 def _describe_checkpoint_entry_missing(facts: CheckpointEntryMissing, _: LauncherWords) -> str:
@@ -187,8 +176,8 @@ def _describe_file_cut_short(facts: FileCutShort, _: LauncherWords) -> str:
 
 @describes(
     FileNotSynced,
-    usual_cause="The file is renamed while its content is still in the memory of the machine.",
-    remedy="Flush the file and call `os.fsync` on it before you rename it.",
+    usual_cause="The file is renamed while its content is still in memory.",
+    remedy="Flush it and call `os.fsync` before you rename it.",
 )
 def _describe_file_not_synced(facts: FileNotSynced, _: LauncherWords) -> str:
     return _describe_unreadable(
@@ -200,9 +189,10 @@ def _describe_file_not_synced(facts: FileNotSynced, _: LauncherWords) -> str:
 
 @describes(
     LoadRefused,
-    usual_cause="The file holds Python objects, and `torch.load` reads tensors and plain values "
-    "alone by default.",
-    remedy="Save tensors and plain values alone, or load your own files with `weights_only=False`.",
+    usual_cause=(
+        "The file holds Python objects, and `torch.load` reads only tensors and plain values."
+    ),
+    remedy="Save only those, or load your own files with `weights_only=False`.",
 )
 def _describe_load_refused(facts: LoadRefused, _: LauncherWords) -> str:
     return _describe_unreadable(
@@ -214,9 +204,8 @@ def _describe_load_refused(facts: LoadRefused, _: LauncherWords) -> str:
 
 @describes(
     FileUnreadable,
-    usual_cause="Not known: look at the error and at the line that reads the file. The file may "
-    "have been written or read in another format, or changed after it was written.",
-    remedy="Load the file by hand. If it is damaged, fall back to the save before it.",
+    usual_cause="Not known. It may be of another format, or changed after it was written.",
+    remedy="Load it by hand; if it is damaged, fall back to the save before it.",
 )
 def _describe_file_unreadable(facts: FileUnreadable, _: LauncherWords) -> str:
     return _describe_unreadable(facts, remedy="; its writing was seen to end")
@@ -231,9 +220,8 @@ def _describe_unreadable(facts: UnreadableFile, *, state: str = "", remedy: str)
 
 @describes(
     ErrorAfterLoad,
-    usual_cause="What was saved does not fit what it is loaded into: a key, a shape or a type "
-    "differs.",
-    remedy="Look at the error, and run the code that loads with a save of a real run in a test.",
+    usual_cause="What was saved does not fit: a key, a shape or a type differs.",
+    remedy="Run the code that loads with a save of a real run in a test.",
 )
 def _describe_error_after_load(facts: ErrorAfterLoad, _: LauncherWords) -> str:
     return (
@@ -254,10 +242,8 @@ def _shorten_error(error: str) -> str:
 
 @describes(
     CheckpointRemoved,
-    usual_cause="Not known, for without `num_to_keep` Ray removes nothing: look at what else "
-    "removes folders in the storage.",
-    remedy="Set `num_to_keep` if old checkpoints are to be removed, and let nothing else remove "
-    "them.",
+    usual_cause="Not known: without `num_to_keep` Ray removes nothing.",
+    remedy="Look for what else removes folders in the storage.",
 )
 def _describe_checkpoint_removed(facts: CheckpointRemoved, _: LauncherWords) -> str:
     return f"{facts.checkpoint} was removed, although all are to be kept"
@@ -265,9 +251,8 @@ def _describe_checkpoint_removed(facts: CheckpointRemoved, _: LauncherWords) -> 
 
 @describes(
     NewestCheckpointRemoved,
-    usual_cause="Checkpoints are kept by their score, and the newest one had a bad score.",
-    remedy="Keep the newest checkpoint besides the best one, and remove it only once a newer one "
-    "is committed.",
+    usual_cause="Checkpoints are kept by score, and the newest had a bad one.",
+    remedy="Keep the newest checkpoint until a newer one is committed.",
 )
 def _describe_newest_checkpoint_removed(facts: NewestCheckpointRemoved, _: LauncherWords) -> str:
     return (
@@ -278,9 +263,8 @@ def _describe_newest_checkpoint_removed(facts: NewestCheckpointRemoved, _: Launc
 
 @describes(
     TooManyCheckpoints,
-    usual_cause="A restart forgets the checkpoints of earlier attempts, and never removes them.",
-    remedy="Give the run the same name and storage path at every start, and look at which attempt "
-    "the surplus checkpoints are from.",
+    usual_cause="A restart forgets the checkpoints of earlier attempts.",
+    remedy="Give the run the same name and storage path at every start.",
 )
 def _describe_too_many_checkpoints(facts: TooManyCheckpoints, _: LauncherWords) -> str:
     return f"{plural(facts.count, 'checkpoint')} were left, {facts.limit} were to be kept"
@@ -288,7 +272,7 @@ def _describe_too_many_checkpoints(facts: TooManyCheckpoints, _: LauncherWords) 
 
 @describes(
     NewestCheckpointMissing,
-    usual_cause="Checkpoints are kept by their score alone, or a cleanup removes the newest one.",
+    usual_cause="Checkpoints are kept by score alone, or a cleanup removes the newest.",
     remedy="Keep the newest checkpoint besides the best one.",
 )
 def _describe_newest_checkpoint_missing(facts: NewestCheckpointMissing, _: LauncherWords) -> str:
@@ -297,10 +281,10 @@ def _describe_newest_checkpoint_missing(facts: NewestCheckpointMissing, _: Launc
 
 @describes(
     BestCheckpointMissing,
-    usual_cause="The score is compared in the wrong order, or the scores of earlier attempts are "
-    "forgotten at a restart.",
-    remedy="Check `checkpoint_score_order`, and that the metric is in every report with a "
-    "checkpoint.",
+    usual_cause=(
+        "The score is compared in the wrong order, or earlier scores are forgotten at a restart."
+    ),
+    remedy="Check `checkpoint_score_order`, and report the metric with every checkpoint.",
 )
 def _describe_best_checkpoint_missing(facts: BestCheckpointMissing, _: LauncherWords) -> str:
     return f"{facts.checkpoint} (epoch {facts.epoch}), the best by `{facts.score}`, was not left"
@@ -311,9 +295,10 @@ def _describe_best_checkpoint_missing(facts: BestCheckpointMissing, _: LauncherW
 
 @describes(
     ReportNotCommitted,
-    usual_cause="Not known: look at the controller's log at the time of the report. The upload "
-    "may have failed in the background.",
-    remedy="Let a failed upload raise, and end training only once the last report is recorded.",
+    usual_cause=(
+        "Not known: look at the controller's log. The upload may have failed in the background."
+    ),
+    remedy="Let a failed upload raise, and end training only after the last report is recorded.",
 )
 def _describe_report_not_committed(facts: ReportNotCommitted, _: LauncherWords) -> str:
     return (
@@ -324,8 +309,7 @@ def _describe_report_not_committed(facts: ReportNotCommitted, _: LauncherWords) 
 
 @describes(
     ReturnedCheckpointUncommitted,
-    usual_cause="Not known: look at where the result's checkpoint comes from. It may be of "
-    "another run, or of a report that failed.",
+    usual_cause="Not known. It may be of another run, or of a report that failed.",
     remedy="Give each new run a name of its own, and do not replace the result's checkpoint.",
 )
 def _describe_returned_checkpoint_uncommitted(
@@ -336,9 +320,8 @@ def _describe_returned_checkpoint_uncommitted(
 
 @describes(
     ReturnedCheckpointMissing,
-    usual_cause="The checkpoint was removed after it was committed, by a cleanup or to keep only "
-    "a few.",
-    remedy="Keep the checkpoint that the result names, and remove others only once it is copied.",
+    usual_cause="A cleanup removed it after it was committed.",
+    remedy="Keep the checkpoint that the result names.",
 )
 def _describe_returned_checkpoint_missing(
     facts: ReturnedCheckpointMissing, _: LauncherWords

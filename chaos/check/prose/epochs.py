@@ -29,10 +29,10 @@ from chaos.wording import plural
 
 @describes(
     StepsRepeated,
-    usual_cause="The step within the epoch is not in the checkpoint, or the data loader begins at "
-    "the head of the epoch.",
-    remedy="Save the epoch and the step with the model, and skip the batches that were trained, "
-    "or keep the state of the data loader.",
+    usual_cause="The step within the epoch is not in the checkpoint, or the loader begins anew.",
+    remedy=(
+        "Save epoch and step, and skip the batches that were trained, or keep the loader's state."
+    ),
 )
 def _describe_steps_repeated(facts: StepsRepeated, _: LauncherWords) -> str:
     allowance = "" if facts.allowed_surplus is None else f"; it threw away {facts.allowed_surplus}"
@@ -41,10 +41,8 @@ def _describe_steps_repeated(facts: StepsRepeated, _: LauncherWords) -> str:
 
 @describes(
     StepsSkipped,
-    usual_cause="The step is counted, or the data loader's place is saved, before the batch is "
-    "trained; or batches are skipped twice when you resume.",
-    remedy="Save the place after the optimizer's step, and skip exactly the batches that the "
-    "loaded model has been trained on.",
+    usual_cause="The place is saved before its batch is trained, or batches are skipped twice.",
+    remedy="Save the place after the optimizer's step, and skip what the model was trained on.",
 )
 def _describe_steps_skipped(facts: StepsSkipped, _: LauncherWords) -> str:
     return f"{_describe_step_count(facts, 'skipped')}{_describe_resume(facts)}"
@@ -52,8 +50,7 @@ def _describe_steps_skipped(facts: StepsSkipped, _: LauncherWords) -> str:
 
 @describes(
     InputsTrainedAgain,
-    usual_cause="The epoch or step in the checkpoint is the one that was just finished, and the "
-    "loop begins with it again.",
+    usual_cause="The checkpoint holds the step just finished, and the loop begins with it again.",
     remedy="Save the place at which training has to go on, and begin the loop there.",
 )
 def _describe_inputs_trained_again(facts: InputsTrainedAgain, _: LauncherWords) -> str:
@@ -65,9 +62,10 @@ def _describe_inputs_trained_again(facts: InputsTrainedAgain, _: LauncherWords) 
 
 @describes(
     InputsLeftOut,
-    usual_cause="The place of the data is ahead of the model: it was saved later, or batches are "
-    "skipped twice when you resume.",
-    remedy="Save the place of the data together with the model, and begin the loop there.",
+    usual_cause=(
+        "The place of the data was saved later than the model, or batches are skipped twice."
+    ),
+    remedy="Save the place of the data with the model, and begin the loop there.",
 )
 def _describe_inputs_left_out(facts: InputsLeftOut, _: LauncherWords) -> str:
     return (
@@ -78,9 +76,8 @@ def _describe_inputs_left_out(facts: InputsLeftOut, _: LauncherWords) -> str:
 
 @describes(
     OptimizerStepsShifted,
-    usual_cause="The count of batches by which this optimizer steps is not in the checkpoint, and "
-    "begins at 0 after a restart.",
-    remedy="Save that count with the model, or step by the number of the batch in the epoch.",
+    usual_cause="The count of batches by which this optimizer steps begins at 0 after a restart.",
+    remedy="Save that count, or step by the number of the batch in the epoch.",
 )
 def _describe_optimizer_steps_shifted(facts: OptimizerStepsShifted, _: LauncherWords) -> str:
     return (
@@ -125,8 +122,7 @@ def _describe_resume(facts: StepsRepeated | StepsSkipped) -> str:
 
 @describes(
     EpochRepeated,
-    usual_cause="The loop begins at epoch 0, or at the epoch that was just finished, after a "
-    "restart.",
+    usual_cause="After a restart the loop begins at epoch 0, or at the finished epoch.",
     remedy="Save the number of the next epoch with the model, and begin the loop at it.",
 )
 def _describe_epoch_repeated(facts: EpochRepeated, terms: LauncherWords) -> str:
@@ -136,10 +132,8 @@ def _describe_epoch_repeated(facts: EpochRepeated, terms: LauncherWords) -> str:
 
 @describes(
     EpochsLeftOut,
-    usual_cause="The saved number of the epoch is ahead of the work, or the save at the end of an "
-    "epoch did not happen.",
-    remedy="Save the number of the next epoch only once the epoch before it is trained, together "
-    "with the model.",
+    usual_cause="The saved epoch is ahead of the work, or a save at an epoch's end is missing.",
+    remedy="Save the next epoch's number only once its predecessor is trained.",
 )
 def _describe_epochs_left_out(facts: EpochsLeftOut, terms: LauncherWords) -> str:
     subject = (
@@ -153,8 +147,8 @@ def _describe_epochs_left_out(facts: EpochsLeftOut, terms: LauncherWords) -> str
 
 @describes(
     TooManyEpochs,
-    usual_cause="The loop trains its full number of epochs again after a restart.",
-    remedy="Begin the loop at the saved epoch, and end it at the same total as without a restart.",
+    usual_cause="After a restart the loop trains its full number of epochs again.",
+    remedy="Begin the loop at the saved epoch, and end it at the same total.",
 )
 def _describe_too_many_epochs(facts: TooManyEpochs, _: LauncherWords) -> str:
     text = f"{plural(facts.epochs, 'epoch')} were trained, the baseline has {facts.baseline_epochs}"
@@ -163,10 +157,10 @@ def _describe_too_many_epochs(facts: TooManyEpochs, _: LauncherWords) -> str:
 
 @describes(
     TooFewEpochs,
-    usual_cause="The loop begins at a later epoch than the last one that was trained, or ends "
-    "early after a restart.",
-    remedy="Begin the loop at the first epoch that is not trained yet; look also at what ends the "
-    "loop, such as a limit of steps or of time that counts from a restart.",
+    usual_cause="The loop begins after a later epoch than the last trained one, or ends early.",
+    remedy=(
+        "Begin at the first epoch that is not trained; look at limits that count from a restart."
+    ),
 )
 def _describe_too_few_epochs(facts: TooFewEpochs, _: LauncherWords) -> str:
     text = (
@@ -178,9 +172,8 @@ def _describe_too_few_epochs(facts: TooFewEpochs, _: LauncherWords) -> str:
 
 @describes(
     DependentBeganEarly,
-    usual_cause="The dependency is such as `afterany`, which a job that is killed or requeued "
-    "fulfils too; or the script exits with code 0 before training is over.",
-    remedy="Use `afterok`, and let the script exit with code 0 only when training is finished.",
+    usual_cause="The dependency is such as `afterany`, or the script exits with 0 too early.",
+    remedy="Use `afterok`, and exit with 0 only when training is finished.",
 )
 def _describe_dependent_began_early(facts: DependentBeganEarly, _: LauncherWords) -> str:
     text = (
@@ -192,8 +185,9 @@ def _describe_dependent_began_early(facts: DependentBeganEarly, _: LauncherWords
 
 @describes(
     StepTotalDiffers,
-    usual_cause="The count of all steps is not in the checkpoint, or is saved apart from the "
-    "model.",
+    usual_cause=(
+        "The count of all steps is not in the checkpoint, or is saved apart from the model."
+    ),
     remedy="Save the count of steps with the model, and end training by it.",
 )
 def _describe_step_total_differs(facts: StepTotalDiffers, _: LauncherWords) -> str:
@@ -206,10 +200,8 @@ def _describe_step_total_differs(facts: StepTotalDiffers, _: LauncherWords) -> s
 
 @describes(
     EpochLengthDiffers,
-    usual_cause="What an epoch's length depends on, such as the data split, the batch size or the "
-    "accumulation of gradients, is different after a restart.",
-    remedy="Compare how the data loader is built at the start and after a restart, and give it "
-    "the same data, batch size and number of workers.",
+    usual_cause="The data split, batch size or accumulation is different after a restart.",
+    remedy="Build the data loader in the same way after a restart.",
 )
 def _describe_epoch_length_differs(facts: EpochLengthDiffers, _: LauncherWords) -> str:
     text = (
@@ -221,8 +213,8 @@ def _describe_epoch_length_differs(facts: EpochLengthDiffers, _: LauncherWords) 
 
 @describes(
     EpochMetricDiffers,
-    usual_cause="The epoch that you report is counted anew after a restart.",
-    remedy="Take the number of the epoch from the checkpoint, and report that.",
+    usual_cause="The reported epoch is counted anew after a restart.",
+    remedy="Take the number of the epoch from the checkpoint.",
 )
 def _describe_epoch_metric_differs(facts: EpochMetricDiffers, _: LauncherWords) -> str:
     text = (

@@ -7,7 +7,7 @@ from chaos.model.launcher_facts import LauncherWords
 
 @describes(
     WrongCounter,
-    usual_cause="The counter is kept by the logger or the loop, and begins anew with the process.",
+    usual_cause="The logger or the loop keeps the counter, which begins anew.",
     remedy="Save the counter with the model, and set it after the load.",
 )
 def _describe_wrong_counter(facts: WrongCounter, _: LauncherWords) -> str:
@@ -25,8 +25,7 @@ def _describe_change(facts: WrongCounter) -> str:
 
 @describes(
     ChoiceStateLost,
-    usual_cause="The best value or the patience is kept in a callback or a variable, and is not "
-    "in the checkpoint.",
+    usual_cause="The best value or the patience is in no checkpoint.",
     remedy="Save what the choice is made by with the model, and set it after the load.",
 )
 def _describe_choice_state_lost(facts: ChoiceStateLost, _: LauncherWords) -> str:
@@ -39,8 +38,8 @@ def _describe_choice_state_lost(facts: ChoiceStateLost, _: LauncherWords) -> str
 
 @describes(
     OtherCheckpointsKept,
-    usual_cause="The list of the best checkpoints so far begins anew with the process.",
-    remedy="Save the scores of the checkpoints that are kept, and read them at the start.",
+    usual_cause="The list of the best checkpoints begins anew with the process.",
+    remedy="Save the scores of the kept checkpoints, and read them at the start.",
 )
 def _describe_other_checkpoints_kept(facts: OtherCheckpointsKept, _: LauncherWords) -> str:
     return (

@@ -17,9 +17,8 @@ from chaos.wording import extract_last_line
 
 @describes(
     FailedOutsideTraining,
-    usual_cause="The code before or after the training raises, often as it is run a second time "
-    "or as it uses what training has returned.",
-    remedy="Look at the error. Let the script start again with all that an earlier start has left.",
+    usual_cause="Code before or after training fails as it runs a second time.",
+    remedy="Let the script start again with all that an earlier start has left.",
 )
 def _describe_failed_outside_training(facts: FailedOutsideTraining, terms: LauncherWords) -> str:
     return (
@@ -30,9 +29,8 @@ def _describe_failed_outside_training(facts: FailedOutsideTraining, terms: Launc
 
 @describes(
     TrainingFailed,
-    usual_cause="The job raises as it starts again after a failure, or its retries are used up.",
-    remedy="Look at the last error: if it is the injected one, allow for more retries; else mend "
-    "what raises it.",
+    usual_cause="The job raises as it starts again, or its retries are used up.",
+    remedy="If the last error is the injected one, allow more retries; else mend what raises it.",
 )
 def _describe_training_failed(facts: TrainingFailed, terms: LauncherWords) -> str:
     return f"{terms.describe_failure(facts.error)}: {extract_last_line(facts.error_text)}"
@@ -40,10 +38,8 @@ def _describe_training_failed(facts: TrainingFailed, terms: LauncherWords) -> st
 
 @describes(
     EndedEarly,
-    usual_cause="The script calls `sys.exit` or `os._exit`, or the system ended it, as for lack "
-    "of memory.",
-    remedy="Look at the exit code and at the last lines of the log. Let the script wait for "
-    "training to end.",
+    usual_cause="The script calls `sys.exit` or `os._exit`, or the system ended it.",
+    remedy="Look at the exit code and the log; let the script wait for training to end.",
 )
 def _describe_ended_early(facts: EndedEarly, terms: LauncherWords) -> str:
     verb = "returned" if facts.expected == "return" else "raised"
@@ -52,9 +48,8 @@ def _describe_ended_early(facts: EndedEarly, terms: LauncherWords) -> str:
 
 @describes(
     NothingTrained,
-    usual_cause="The run has the name of an earlier one, and resumed that one after its end; or "
-    "the loop had no data.",
-    remedy="Give each new run a name of its own, or remove the results of the old one.",
+    usual_cause="The run resumed one of the same name after its end, or the loop had no data.",
+    remedy="Give each new run a name of its own, or remove the old results.",
 )
 def _describe_nothing_trained(_facts: NothingTrained, terms: LauncherWords) -> str:
     return f"{terms.call} returned, and not one step was trained"
@@ -62,9 +57,8 @@ def _describe_nothing_trained(_facts: NothingTrained, terms: LauncherWords) -> s
 
 @describes(
     WrongMetricsReturned,
-    usual_cause="The result holds what an earlier attempt, or an earlier checkpoint, reported.",
-    remedy="Take the final metrics from the last report, and report them again after a restart "
-    "that had nothing left to train.",
+    usual_cause="The result holds what an earlier attempt or checkpoint reported.",
+    remedy="Report the final metrics again after a restart that had nothing left to train.",
 )
 def _describe_wrong_metrics_returned(facts: WrongMetricsReturned, _: LauncherWords) -> str:
     expected_report = (
@@ -77,10 +71,10 @@ def _describe_wrong_metrics_returned(facts: WrongMetricsReturned, _: LauncherWor
 
 @describes(
     NoCheckpointReturned,
-    usual_cause="The last attempt reported no checkpoint, and those of earlier attempts were "
-    "forgotten.",
-    remedy="Give the run the same name and storage path at every start, and report a checkpoint "
-    "with the last epoch.",
+    usual_cause="The last attempt reported none, and earlier ones were forgotten.",
+    remedy=(
+        "Give the run the same name and storage path, and report a checkpoint with the last epoch."
+    ),
 )
 def _describe_no_checkpoint_returned(_facts: NoCheckpointReturned, _: LauncherWords) -> str:
     return "fit() returned no checkpoint, and the baseline's did"
@@ -88,10 +82,8 @@ def _describe_no_checkpoint_returned(_facts: NoCheckpointReturned, _: LauncherWo
 
 @describes(
     OlderCheckpointReturned,
-    usual_cause="The result's checkpoint is chosen by a score, or the order of the checkpoints "
-    "was lost at a restart.",
-    remedy="Do not rely on the result's checkpoint being the newest: choose it by the epoch that "
-    "it holds.",
+    usual_cause="The result's checkpoint is chosen by score, or a restart lost the order.",
+    remedy="Choose the checkpoint by the epoch that it holds.",
 )
 def _describe_older_checkpoint_returned(facts: OlderCheckpointReturned, _: LauncherWords) -> str:
     return (
@@ -102,9 +94,8 @@ def _describe_older_checkpoint_returned(facts: OlderCheckpointReturned, _: Launc
 
 @describes(
     ExpectedErrorMissing,
-    usual_cause="The script catches the error and returns, or the launcher had retries left.",
-    remedy="Let an error that ends training end the script with it, and check the number of "
-    "retries.",
+    usual_cause="The script catches the error, or the launcher had retries left.",
+    remedy="Let an error that ends training end the script; check the number of retries.",
 )
 def _describe_expected_error_missing(_facts: ExpectedErrorMissing, terms: LauncherWords) -> str:
     return f"{terms.call} returned, and was expected to raise"

@@ -27,10 +27,8 @@ from chaos.wording import plural
 
 @describes(
     AttemptStillWorking,
-    usual_cause="A worker was frozen or cut off from the cluster, and came back after it had been "
-    "replaced.",
-    remedy="Let a worker check, before it writes, that its attempt is still the current one, or "
-    "give each attempt a folder of its own.",
+    usual_cause="A worker was frozen or cut off, and came back after it had been replaced.",
+    remedy="Let a worker check before it writes that its attempt is the current one.",
 )
 def _describe_attempt_still_working(facts: AttemptStillWorking, _: LauncherWords) -> str:
     return (
@@ -47,9 +45,8 @@ def _describe_activity(activity: AttemptActivity) -> str:
 
 @describes(
     TwoDriversWrite,
-    usual_cause="The script was started a second time, and nothing keeps two runs with the same "
-    "storage path apart.",
-    remedy="Take a lock in the storage at the start, and let the script end if another run has it.",
+    usual_cause="The script was started a second time, and nothing keeps the two apart.",
+    remedy="Take a lock in the storage at the start, and end if another run has it.",
 )
 def _describe_two_drivers_write(facts: TwoDriversWrite, _: LauncherWords) -> str:
     activity = "had made a step" if facts.has_stepped else "had begun to write"
@@ -61,9 +58,10 @@ def _describe_two_drivers_write(facts: TwoDriversWrite, _: LauncherWords) -> str
 
 @describes(
     DuplicateRank,
-    usual_cause="The script starts processes that train with the rank of their parent, or a "
-    "replaced process never ended.",
-    remedy="Start each rank once, and let a replaced process end before its successor trains.",
+    usual_cause=(
+        "The script starts processes with their parent's rank, or a replaced process never ended."
+    ),
+    remedy="Start each rank once, and end a process before its successor trains.",
 )
 def _describe_duplicate_rank(facts: DuplicateRank, _: LauncherWords) -> str:
     return (
@@ -77,9 +75,8 @@ def _describe_duplicate_rank(facts: DuplicateRank, _: LauncherWords) -> str:
 
 @describes(
     OtherTrialFailed,
-    usual_cause="The trials share something that the fault broke, such as an actor, a file or a "
-    "node.",
-    remedy="Give each trial its own actors and folders, and look in its error for what was lost.",
+    usual_cause="The trials share something that the fault broke: an actor, a file, a node.",
+    remedy="Give each trial its own actors and folders; its error says what was lost.",
 )
 def _describe_other_trial_failed(facts: OtherTrialFailed, _: LauncherWords) -> str:
     return f"{_describe_trial(facts.trial)}, failed: its fit() raised {facts.error}"
@@ -87,10 +84,8 @@ def _describe_other_trial_failed(facts: OtherTrialFailed, _: LauncherWords) -> s
 
 @describes(
     OtherTrialUnfinished,
-    usual_cause="The trial waits for something of the other one that does not come any more, or "
-    "for resources that were not given back.",
-    remedy="Look at the stacks of its workers, and at the resources that the restarted trial "
-    "holds.",
+    usual_cause="The trial waits for something of the other one, or for its resources.",
+    remedy="Look at its workers' stacks, and at what the restarted trial holds.",
 )
 def _describe_other_trial_unfinished(facts: OtherTrialUnfinished, _: LauncherWords) -> str:
     return f"{_describe_trial(facts.trial)}, did not end"
@@ -98,9 +93,8 @@ def _describe_other_trial_unfinished(facts: OtherTrialUnfinished, _: LauncherWor
 
 @describes(
     OtherTrialRestarted,
-    usual_cause="A worker of the trial was lost too, as it shared a node or an actor with the "
-    "other one.",
-    remedy="Look at which node and which actors the trials share, and give each trial its own.",
+    usual_cause="The trial shares a node or an actor with the other one.",
+    remedy="Give each trial nodes and actors of its own.",
 )
 def _describe_other_trial_restarted(facts: OtherTrialRestarted, _: LauncherWords) -> str:
     attempts = plural(facts.attempts, "attempt")
@@ -109,9 +103,8 @@ def _describe_other_trial_restarted(facts: OtherTrialRestarted, _: LauncherWords
 
 @describes(
     OtherTrialCharged,
-    usual_cause="A failure of the trial itself was counted, as it shared a node or an actor with "
-    "the other one.",
-    remedy="Look at which node and which actors the trials share, and give each trial its own.",
+    usual_cause="The trial shares a node or an actor with the other one.",
+    remedy="Give each trial nodes and actors of its own.",
 )
 def _describe_other_trial_charged(facts: OtherTrialCharged, _: LauncherWords) -> str:
     failures = plural(facts.failures, "failure")
@@ -120,8 +113,7 @@ def _describe_other_trial_charged(facts: OtherTrialCharged, _: LauncherWords) ->
 
 @describes(
     OtherTrialLosses,
-    usual_cause="The trials share state, such as a data set that they take from together or a "
-    "checkpoint folder.",
+    usual_cause="The trials share state, such as a data set or a checkpoint folder.",
     remedy="Give each trial its own data, random seed and folder.",
 )
 def _describe_other_trial_losses(facts: OtherTrialLosses, _: LauncherWords) -> str:
@@ -141,10 +133,8 @@ def _describe_trial(trial: int) -> str:
 
 @describes(
     ProcessLeft,
-    usual_cause="The script or a worker starts a process, and nothing ends it when its parent is "
-    "killed.",
-    remedy="End child processes in a `finally`, and let them end by themselves once their parent "
-    "is gone.",
+    usual_cause="Nothing ends a child process when its parent is killed.",
+    remedy="End child processes in a `finally`, and let them notice that their parent is gone.",
 )
 def _describe_process_left(facts: ProcessLeft, _: LauncherWords) -> str:
     return f"a process outlived the run: {facts.name}"
@@ -152,9 +142,8 @@ def _describe_process_left(facts: ProcessLeft, _: LauncherWords) -> str:
 
 @describes(
     PlacementGroupLeft,
-    usual_cause="The script makes a placement group that is detached, or does not remove it when "
-    "training fails.",
-    remedy="Remove it with `ray.util.remove_placement_group()` in a `finally`.",
+    usual_cause="The group is detached, or is not removed when training fails.",
+    remedy="Call `ray.util.remove_placement_group()` in a `finally`.",
 )
 def _describe_placement_group_left(facts: PlacementGroupLeft, _: LauncherWords) -> str:
     return f"a placement group outlived the run: {facts.name}"
@@ -162,8 +151,8 @@ def _describe_placement_group_left(facts: PlacementGroupLeft, _: LauncherWords) 
 
 @describes(
     ActorLeft,
-    usual_cause="The script makes an actor that is detached, or something holds on to it.",
-    remedy="End it with `ray.kill()` in a `finally`, or do not make it detached.",
+    usual_cause="The script makes a detached actor, or something holds on to it.",
+    remedy="End it with `ray.kill()` in a `finally`, or do not detach it.",
 )
 def _describe_actor_left(facts: ActorLeft, _: LauncherWords) -> str:
     return f"an actor outlived the run: {facts.name}"
@@ -171,10 +160,11 @@ def _describe_actor_left(facts: ActorLeft, _: LauncherWords) -> str:
 
 @describes(
     UnregisteredCheckpoints,
-    usual_cause="Checkpoints are uploaded in more places than `ray.train.report()`, or each fault "
-    "cuts off several reports.",
-    remedy="Upload checkpoints only by `ray.train.report()`, and remove directories that no "
-    "report registered.",
+    usual_cause=(
+        "Checkpoints are uploaded outside `ray.train.report()`, or each fault cuts off several"
+        " reports."
+    ),
+    remedy="Upload checkpoints only by `ray.train.report()`.",
 )
 def _describe_unregistered_checkpoints(facts: UnregisteredCheckpoints, _: LauncherWords) -> str:
     directories = plural(facts.directories, "checkpoint directory", "checkpoint directories")
@@ -189,9 +179,8 @@ def _describe_unregistered_checkpoints(facts: UnregisteredCheckpoints, _: Launch
 
 @describes(
     RankOnLeavingNode,
-    usual_cause="Workers are placed without a look at which nodes are being drained.",
-    remedy="Let Ray place the workers, and look at what pins them to a node, such as a placement "
-    "group or a label of their own.",
+    usual_cause="Workers are placed without a look at which nodes are drained.",
+    remedy="Let Ray place the workers; look at what pins them to a node.",
 )
 def _describe_rank_on_leaving_node(facts: RankOnLeavingNode, _: LauncherWords) -> str:
     return f"attempt {facts.attempt} put rank {facts.rank} on a node that was announced to go"
@@ -199,10 +188,8 @@ def _describe_rank_on_leaving_node(facts: RankOnLeavingNode, _: LauncherWords) -
 
 @describes(
     StandstillUntilDeadline,
-    usual_cause="The ranks see the notice at different steps: some save, and the others wait for "
-    "them in a collective.",
-    remedy="Let the ranks agree on the step at which all of them save, for example with an "
-    "all-reduce of a flag at each step.",
+    usual_cause="The ranks see the notice at different steps, and wait for each other.",
+    remedy="Let the ranks agree on the step at which all save, as by an all-reduce of a flag.",
 )
 def _describe_standstill_until_deadline(facts: StandstillUntilDeadline, _: LauncherWords) -> str:
     return (
@@ -213,10 +200,8 @@ def _describe_standstill_until_deadline(facts: StandstillUntilDeadline, _: Launc
 
 @describes(
     NoticeUnused,
-    usual_cause="Nothing in the job asks for the notice, or the save that it starts is not "
-    "finished in time.",
-    remedy="Ask at each step whether a notice has come, and save at once; make the save shorter "
-    "than the notice.",
+    usual_cause="Nothing asks for the notice, or the save takes too long.",
+    remedy="Ask at each step whether a notice has come, and save at once.",
 )
 def _describe_notice_unused(facts: NoticeUnused, _: LauncherWords) -> str:
     return (

@@ -53,10 +53,13 @@ def describe_time_limit(seconds: float, baseline_s: float | None) -> str:
 
 @describes(
     SlowRecovery,
-    usual_cause="The loss is noticed late (a node that falls silent counts as dead only after "
-    "about a minute), or the new workers take long to start.",
-    remedy="Look at the phase that took longest: for detection the timeouts of the cluster, for "
-    "the start what you download, compile or load there.",
+    usual_cause=(
+        "The loss is noticed late (a silent node after about a minute), or workers start slowly."
+    ),
+    remedy=(
+        "Look at the longest phase: the cluster's timeouts, or what you download, compile or "
+        "load at the start."
+    ),
 )
 def _describe_slow_recovery(facts: SlowRecovery, _: LauncherWords) -> str:
     return (
@@ -68,9 +71,8 @@ def _describe_slow_recovery(facts: SlowRecovery, _: LauncherWords) -> str:
 
 @describes(
     TooManyStepsLost,
-    usual_cause="The restart resumed from an older checkpoint than the last one, or a save at its "
-    "usual time did not happen.",
-    remedy="Check which checkpoint the restart loaded; save more often if less work may be lost.",
+    usual_cause="The restart took an older checkpoint, or a usual save did not happen.",
+    remedy="Check which checkpoint it loaded; save more often if less work may be lost.",
 )
 def _describe_too_many_steps_lost(facts: TooManyStepsLost, _: LauncherWords) -> str:
     return (
@@ -84,9 +86,8 @@ def _describe_too_many_steps_lost(facts: TooManyStepsLost, _: LauncherWords) -> 
 
 @describes(
     LongPause,
-    usual_cause="Ranks wait in a collective for one that is gone, until its timeout ends them.",
-    remedy="Set a shorter timeout for the process group, and look at where the ranks wait in that "
-    "time.",
+    usual_cause="Ranks wait in a collective for one that is gone, until its timeout.",
+    remedy="Set a shorter timeout for the process group; look at where the ranks wait.",
 )
 def _describe_long_pause(facts: LongPause, _: LauncherWords) -> str:
     return (
@@ -103,10 +104,11 @@ def describe_pause(seconds: float, last_sign: LifeSign | None) -> str:
 
 @describes(
     StuckUntilLimit,
-    usual_cause="A rank waits, or tries again, for something that never comes: another rank, a "
-    "file, a connection, or a resource of the cluster.",
-    remedy="Look at the lines in which the ranks were at the end, and give each wait there a "
-    "timeout that raises an error.",
+    usual_cause=(
+        "A rank waits or tries again for what never comes: a rank, a file, a connection, a "
+        "resource."
+    ),
+    remedy="Look at the ranks' last lines, and give each wait there a timeout.",
 )
 def _describe_stuck_until_limit(facts: StuckUntilLimit, _: LauncherWords) -> str:
     progress = (
@@ -122,10 +124,11 @@ def _describe_stuck_until_limit(facts: StuckUntilLimit, _: LauncherWords) -> str
 
 @describes(
     RanksStandStill,
-    usual_cause="The ranks wait for each other in different places, such as a barrier that only "
-    "some of them reach, or for a process that is gone.",
-    remedy="Look at the lines in which the ranks wait: let all ranks make the same collective "
-    "calls, and give waits a timeout.",
+    usual_cause=(
+        "The ranks wait in different places, such as a barrier that some never reach, or for a"
+        " process that is gone."
+    ),
+    remedy="Let all ranks make the same collective calls, and give waits a timeout.",
 )
 def _describe_ranks_stand_still(facts: RanksStandStill, _: LauncherWords) -> str:
     progress = "" if facts.last_sign is None else f" after {describe_sign(facts.last_sign)}"
@@ -142,10 +145,8 @@ def _describe_ranks_stand_still(facts: RanksStandStill, _: LauncherWords) -> str
 
 @describes(
     RepeatedFailures,
-    usual_cause="Each attempt fails at the same place, for example as it loads a checkpoint that "
-    "is damaged.",
-    remedy="Look at the error: fall back to the save before if the newest cannot be read, and "
-    "limit the number of retries.",
+    usual_cause="Each attempt fails at the same place, as at a damaged checkpoint.",
+    remedy="Fall back to the save before if the newest cannot be read, and limit the retries.",
 )
 def _describe_repeated_failures(facts: RepeatedFailures, terms: LauncherWords) -> str:
     return (
@@ -160,10 +161,8 @@ def _describe_repeated_failures(facts: RepeatedFailures, terms: LauncherWords) -
 
 @describes(
     NoSignOfLife,
-    usual_cause="The workers never started, for example because the cluster lacks the resources "
-    "that they ask for.",
-    remedy="Compare what the workers ask for with what the cluster has, and look at the output of "
-    "the script.",
+    usual_cause="The workers never started, as where the cluster lacks their resources.",
+    remedy="Compare what the workers ask for with what the cluster has.",
 )
 def _describe_no_sign_of_life(facts: NoSignOfLife, _: LauncherWords) -> str:
     return f"hung: no progress was seen in {facts.limit_s:g} s"
@@ -172,7 +171,7 @@ def _describe_no_sign_of_life(facts: NoSignOfLife, _: LauncherWords) -> str:
 @describes(
     EndedAtStandstill,
     usual_cause="The ranks wait for each other, or for a process that is gone.",
-    remedy="Look at the lines in which the ranks wait, and give waits there a timeout.",
+    remedy="Look at the lines in which they wait, and give waits a timeout.",
 )
 def _describe_ended_at_standstill(facts: EndedAtStandstill, _: LauncherWords) -> str:
     return f"hung: it was ended when all ranks had stood still for {facts.still_s:.0f} s"
@@ -180,10 +179,8 @@ def _describe_ended_at_standstill(facts: EndedAtStandstill, _: LauncherWords) ->
 
 @describes(
     NotOverInTime,
-    usual_cause="The job hangs after its last progress, restarts again and again, or needs more "
-    "time than the limit gives it.",
-    remedy="Look at what came after the last progress; if the job was only slow, give it a longer "
-    "limit.",
+    usual_cause="The job hangs, restarts again and again, or needs more time.",
+    remedy="Look at what came after the last progress; give a slow job a longer limit.",
 )
 def _describe_not_over_in_time(facts: NotOverInTime, _: LauncherWords) -> str:
     return (

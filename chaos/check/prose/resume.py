@@ -22,9 +22,10 @@ from chaos.model.launcher_facts import LauncherWords
 
 @describes(
     FailedLoadIgnored,
-    usual_cause="An `except` around the load that goes on with a new model.",
-    remedy="Let the error end the process, or fall back to the save before; start from scratch "
-    "only where no save exists.",
+    usual_cause="An `except` around the load goes on with a new model.",
+    remedy=(
+        "Let the error end the process, or read the save before; start anew only without a save."
+    ),
 )
 def _describe_failed_load_ignored(facts: FailedLoadIgnored, _: LauncherWords) -> str:
     return (
@@ -49,7 +50,7 @@ def _describe_uncommitted_checkpoint(facts: UncommittedCheckpoint, _: LauncherWo
 
 @describes(
     UnfinishedFileUsed,
-    usual_cause="The file is written under its final name, and a death leaves half of it there.",
+    usual_cause="The file is written under its final name, and a death leaves half of it.",
     remedy="Write to a temporary name in the same folder, and rename it once it is whole.",
 )
 def _describe_unfinished_file_used(facts: UnfinishedFileUsed, _: LauncherWords) -> str:
@@ -71,7 +72,7 @@ def _describe_different_checkpoints(facts: DifferentCheckpoints, _: LauncherWord
 
 @describes(
     DifferentPlaces,
-    usual_cause="Each rank resumes from the newest save of its own, or of its own node's disk.",
+    usual_cause="Each rank resumes from its own newest save, or from its node's disk.",
     remedy="Let the ranks agree on the newest save that all of them can read.",
 )
 def _describe_different_places(facts: DifferentPlaces, _: LauncherWords) -> str:
@@ -104,7 +105,7 @@ def _describe_different_ages(facts: DifferentAges, _: LauncherWords) -> str:
 @describes(
     DifferentModels,
     usual_cause="Only some ranks load the checkpoint, after the model was wrapped.",
-    remedy="Load on every rank, or load on one before DDP wraps the model and broadcasts it.",
+    remedy="Load on every rank, or on one before DDP wraps the model.",
 )
 def _describe_different_models(facts: DifferentModels, _: LauncherWords) -> str:
     return (
@@ -115,9 +116,8 @@ def _describe_different_models(facts: DifferentModels, _: LauncherWords) -> str:
 
 @describes(
     CheckpointNotHanded,
-    usual_cause="The run has another name or storage path after the restart, so that its "
-    "snapshot is not found.",
-    remedy="Give the run the same name and the same storage path at every start.",
+    usual_cause="The run has another name or storage path after the restart.",
+    remedy="Give the run the same name and storage path at every start.",
 )
 def _describe_checkpoint_not_handed(facts: CheckpointNotHanded, _: LauncherWords) -> str:
     text = (
@@ -132,7 +132,7 @@ def _describe_checkpoint_not_handed(facts: CheckpointNotHanded, _: LauncherWords
 
 @describes(
     OlderCheckpoint,
-    usual_cause="The checkpoint is chosen by its score, or by a name that does not sort by age.",
+    usual_cause="The checkpoint is chosen by score, or by a name that does not sort by age.",
     remedy="Resume from the newest checkpoint; keep the best one for evaluation.",
 )
 def _describe_older_checkpoint(facts: OlderCheckpoint, _: LauncherWords) -> str:

@@ -50,10 +50,10 @@ def describe_order_without_guess(facts: OrderFacts) -> str:
 
 @_describes_order(
     InputsShifted,
-    usual_cause="The place in the data was not saved, or was saved at another moment than the "
-    "model.",
-    remedy="Save the loader's or the sampler's state with the model, and load it before the "
-    "first batch.",
+    usual_cause="The place in the data was not saved, or at another moment than the model.",
+    remedy=(
+        "Save the loader's or sampler's state with the model, and load it before the first batch."
+    ),
 )
 def _describe_inputs_shifted(facts: InputsShifted) -> str:
     direction = "before" if facts.offset < 0 else "after"
@@ -65,9 +65,10 @@ def _describe_inputs_shifted(facts: InputsShifted) -> str:
 
 @_describes_order(
     UnknownSamples,
-    usual_cause="The place in the data, or the generator that draws or augments samples, was not "
-    "restored.",
-    remedy="Save the loader's place and the generators' state of every rank, and load both.",
+    usual_cause=(
+        "The place in the data, or the generator that draws or augments, was not restored."
+    ),
+    remedy="Save the loader's place and the generators of every rank, and load both.",
 )
 def _describe_unknown_samples(facts: UnknownSamples) -> str:
     restored_text = ", although the shared generators came back"
@@ -79,9 +80,8 @@ def _describe_unknown_samples(facts: UnknownSamples) -> str:
 
 @_describes_order(
     OtherEpochSamples,
-    usual_cause="A stream of data, or the generator that draws samples, begins anew with the "
-    "process.",
-    remedy="Save the place in the stream and the generator's state, and go on from there.",
+    usual_cause="A stream of data, or the generator that draws samples, begins anew.",
+    remedy="Save the place in the stream and the generator's state.",
 )
 def _describe_other_epoch_samples(facts: OtherEpochSamples) -> str:
     return (
@@ -92,10 +92,13 @@ def _describe_other_epoch_samples(facts: OtherEpochSamples) -> str:
 
 @_describes_order(
     OtherEpochOrder,
-    usual_cause="`sampler.set_epoch` is not called with the epoch that was resumed, or the "
-    "generator that shuffles begins anew.",
-    remedy="Call `sampler.set_epoch(epoch)` in each epoch, and derive the shuffle's seed from the "
-    "epoch or save its generator.",
+    usual_cause=(
+        "`sampler.set_epoch` is not called with the resumed epoch, or the generator begins anew."
+    ),
+    remedy=(
+        "Call `sampler.set_epoch(epoch)` in each epoch; derive the shuffle's seed from it or "
+        "save its generator."
+    ),
 )
 def _describe_other_epoch_order(facts: OtherEpochOrder) -> str:
     subject, verb = f"epoch {facts.epoch}", "was"
@@ -108,7 +111,7 @@ def _describe_other_epoch_order(facts: OtherEpochOrder) -> str:
 @_describes_order(
     InputsDiffer,
     usual_cause="The order of the data, or what draws it, was not restored.",
-    remedy="Save the place in the data and the generators' state with the model, and load both.",
+    remedy="Save the place in the data and the generators' state, and load both.",
 )
 def _describe_inputs_differ(facts: InputsDiffer) -> str:
     return f"from step {facts.step} of epoch {facts.epoch} on, the inputs are not the baseline's"
@@ -116,9 +119,8 @@ def _describe_inputs_differ(facts: InputsDiffer) -> str:
 
 @_describes_order(
     SamplesReordered,
-    usual_cause="The generator that shuffles was not restored, so that the order is drawn again.",
-    remedy="Derive the shuffle's seed from the epoch, or save the generator as the epoch begins "
-    "and load it.",
+    usual_cause="The generator that shuffles was not restored.",
+    remedy="Derive the shuffle's seed from the epoch, or save the generator as the epoch begins.",
 )
 def _describe_samples_reordered(facts: SamplesReordered) -> str:
     return (
@@ -130,7 +132,7 @@ def _describe_samples_reordered(facts: SamplesReordered) -> str:
 @_describes_order(
     OtherSamplesDrawn,
     usual_cause="The generator that draws the samples was not restored.",
-    remedy="Give the sampler a generator of its own, save its state with the model, and load it.",
+    remedy="Give the sampler a generator of its own, save its state and load it.",
 )
 def _describe_other_samples_drawn(facts: OtherSamplesDrawn) -> str:
     return (
@@ -188,10 +190,10 @@ def _describe_repeated_samples(count: int | None) -> str:
 
 @describes(
     EpochSamplesUneven,
-    usual_cause="The place in the data is counted from the last resume, or counts batches that "
-    "were loaded ahead and never trained.",
-    remedy="Save the number of samples that were trained in the epoch, and skip as many of the "
-    "same order after the load.",
+    usual_cause=(
+        "The place in the data counts from the last resume, or counts prefetched batches."
+    ),
+    remedy="Save how many samples of the epoch were trained, and skip as many after the load.",
 )
 def _describe_epoch_samples_uneven(facts: EpochSamplesUneven, _: LauncherWords) -> str:
     return (
@@ -203,10 +205,10 @@ def _describe_epoch_samples_uneven(facts: EpochSamplesUneven, _: LauncherWords) 
 
 @describes(
     RunSamplesUneven,
-    usual_cause="The place in the data was not saved, or was saved at another moment than the "
-    "model.",
-    remedy="Save the loader's or the sampler's state with the model, and load it before the "
-    "first batch.",
+    usual_cause="The place in the data was not saved, or at another moment than the model.",
+    remedy=(
+        "Save the loader's or sampler's state with the model, and load it before the first batch."
+    ),
 )
 def _describe_run_samples_uneven(facts: RunSamplesUneven, _: LauncherWords) -> str:
     return (

@@ -17,7 +17,7 @@ from chaos.wording import plural
 
 @describes(
     OlderSave,
-    usual_cause="The newest file is chosen by its name or by its time, or the best one is taken.",
+    usual_cause="The newest is chosen by name or time, or the best one is taken.",
     remedy="Choose the save by the epoch and step that it holds; keep the best one apart.",
 )
 def _describe_older_save(facts: OlderSave, _: LauncherWords) -> str:
@@ -29,7 +29,7 @@ def _describe_older_save(facts: OlderSave, _: LauncherWords) -> str:
 
 @describes(
     NewerSaveRemoved,
-    usual_cause="Old saves are removed by a rule that takes the newest one too.",
+    usual_cause="A rule removes old saves, and takes the newest one too.",
     remedy="Remove a save only once a newer one is whole.",
 )
 def _describe_newer_save_removed(facts: NewerSaveRemoved, _: LauncherWords) -> str:
@@ -54,10 +54,11 @@ def _describe_saves_ignored(facts: SavesIgnored, _: LauncherWords) -> str:
 
 @describes(
     SavesGone,
-    usual_cause="The save is removed before the next one is whole, or lies on the disk of the "
-    "node that was lost.",
-    remedy="Remove a save only once the next is whole, and keep saves on storage that outlives "
-    "the node.",
+    usual_cause="A save is removed before the next is whole, or lies on a lost node's disk.",
+    remedy=(
+        "Remove a save only once the next is whole, and keep saves on storage that outlives "
+        "the node."
+    ),
 )
 def _describe_saves_gone(facts: SavesGone, _: LauncherWords) -> str:
     return (

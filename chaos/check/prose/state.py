@@ -100,10 +100,8 @@ def _describe_part_not_restored(facts: PartNotRestored, terms: LauncherWords) ->
 
 @describes(
     PartChanged,
-    usual_cause="The part was saved at another moment than the rest, or something changes it "
-    "after it is loaded.",
-    remedy="Save all parts at one moment, and compare the part right after the load with what was "
-    "saved.",
+    usual_cause="The part was saved at another moment, or something changes it after the load.",
+    remedy="Save all parts at one moment, and compare the part right after the load.",
 )
 def _describe_part_changed(facts: PartChanged, terms: LauncherWords) -> str:
     return _describe_part(facts, terms, CHANGE_HINTS[facts.hint])
@@ -112,8 +110,9 @@ def _describe_part_changed(facts: PartChanged, terms: LauncherWords) -> str:
 @describes(
     WrongModelSaved,
     usual_cause="An averaged, rounded or older copy of the model is saved in its place.",
-    remedy="Save the `state_dict()` of the model that is trained, in the type that it is trained "
-    "in; save an averaged copy beside it.",
+    remedy=(
+        "Save the `state_dict()` of the trained model in its own type; save an average beside it."
+    ),
 )
 def _describe_wrong_model_saved(facts: WrongModelSaved, terms: LauncherWords) -> str:
     return _describe_part(facts, terms, _describe_wrong_save(facts.saved))
@@ -138,10 +137,10 @@ def _describe_wrong_save(saved: WrongSave) -> str:
 
 @describes(
     SavedModelUnused,
-    usual_cause="`load_state_dict` matches no name, is not called, or the model is built anew "
-    "after it.",
-    remedy="Load with `strict=True` into the model that is trained, after it is built and before "
-    "the first step.",
+    usual_cause=(
+        "`load_state_dict` matches no name, is not called, or the model is built anew after it."
+    ),
+    remedy="Load with `strict=True` into the model that is trained, before the first step.",
 )
 def _describe_saved_model_unused(facts: SavedModelUnused, terms: LauncherWords) -> str:
     return _describe_part(
@@ -151,8 +150,8 @@ def _describe_saved_model_unused(facts: SavedModelUnused, terms: LauncherWords) 
 
 @describes(
     PartOfOtherMoment,
-    usual_cause="The part is saved at another moment than the model, or read from an older file.",
-    remedy="Save all parts at one moment in one checkpoint, and load all of them from it.",
+    usual_cause="The part is saved at another moment, or read from an older file.",
+    remedy="Save all parts in one checkpoint at one moment, and load all of them from it.",
 )
 def _describe_part_of_other_moment(facts: PartOfOtherMoment, terms: LauncherWords) -> str:
     age_text = "a later" if facts.moment > facts.resumed_at else "an earlier"
@@ -162,10 +161,10 @@ def _describe_part_of_other_moment(facts: PartOfOtherMoment, terms: LauncherWord
 
 @describes(
     ShardsMisplaced,
-    usual_cause="Each rank loads the shard with its own number, although the number of ranks is "
-    "another one.",
-    remedy="Save and load with `torch.distributed.checkpoint`, which shards anew for any number "
-    "of ranks.",
+    usual_cause=(
+        "Each rank loads the shard with its own number, though the number of ranks changed."
+    ),
+    remedy="Save and load with `torch.distributed.checkpoint`, which shards anew.",
 )
 def _describe_shards_misplaced(facts: ShardsMisplaced, terms: LauncherWords) -> str:
     return _describe_part(facts, terms, _RESHARDED)
@@ -223,7 +222,7 @@ def describe_part_value(value: PartValue | None, part: str, group: str) -> str:
 @describes(
     UntiedParameters,
     usual_cause="Loading puts a tensor of its own in each place of a shared parameter.",
-    remedy="Tie the parameters again after the checkpoint is loaded, before the optimizer is made.",
+    remedy="Tie the parameters again after the load, before the optimizer is made.",
 )
 def _describe_untied_parameters(facts: UntiedParameters, _: LauncherWords) -> str:
     names = facts.parameters
@@ -236,9 +235,11 @@ def _describe_untied_parameters(facts: UntiedParameters, _: LauncherWords) -> st
 
 @describes(
     ModelRestructured,
-    usual_cause="The model is built by other settings after the restart, or changed before the "
-    "first start and not again: layers that were frozen, added or cast.",
-    remedy="Build the model the same way at every start, and load the checkpoint after that.",
+    usual_cause=(
+        "The model is built by other settings after the restart, or layers were added, frozen "
+        "or cast once."
+    ),
+    remedy="Build the model the same way at every start, then load.",
 )
 def _describe_model_restructured(facts: ModelRestructured, _: LauncherWords) -> str:
     changes = []
@@ -275,7 +276,7 @@ def _describe_names(names: Sequence[str]) -> str:
 @describes(
     GeneratorCopied,
     usual_cause="Rank 0 alone saves its generators' state, and every rank loads that.",
-    remedy="Save the generators' state of every rank, and load on each rank its own.",
+    remedy="Save and load the generators of every rank.",
 )
 def _describe_generator_copied(facts: GeneratorCopied, _: LauncherWords) -> str:
     return (
@@ -287,7 +288,7 @@ def _describe_generator_copied(facts: GeneratorCopied, _: LauncherWords) -> str:
 
 @describes(
     UnequalReplicas,
-    usual_cause="Some ranks load another checkpoint, or none, or other settings of the optimizer.",
+    usual_cause="Some ranks load another checkpoint, or none, or other optimizer settings.",
     remedy="Load the same checkpoint on every rank, before DDP wraps the model.",
 )
 def _describe_unequal_replicas(facts: UnequalReplicas, terms: LauncherWords) -> str:

@@ -18,10 +18,13 @@ from chaos.wording import describe_ranks
 
 @describes(
     NumbersDifferAtResume,
-    usual_cause="Something that training depends on was not saved or not loaded, such as a "
-    "generator, a place in the data or a variable of the loop.",
-    remedy="Look at what the script changes while it trains, and save all of it; "
-    "`chaos explain` looks for the value that is missing.",
+    usual_cause=(
+        "Something was not saved or loaded: a generator, a place in the data, a variable of "
+        "the loop."
+    ),
+    remedy=(
+        "Save all that the script changes while it trains; `chaos explain` looks for the value."
+    ),
 )
 def _describe_numbers_at_resume(facts: NumbersDifferAtResume, _: LauncherWords) -> str:
     return _describe_numbers(facts)
@@ -29,10 +32,8 @@ def _describe_numbers_at_resume(facts: NumbersDifferAtResume, _: LauncherWords) 
 
 @describes(
     NumbersDifferLater,
-    usual_cause="What was lost is used only at the end of an epoch, or at the start of the next: "
-    "a schedule, a seed that is drawn for each epoch, a best value.",
-    remedy="Save what the script sets once an epoch; `chaos explain` looks for the value that is "
-    "missing.",
+    usual_cause="What was lost is used once an epoch: a schedule, a seed, a best value.",
+    remedy="Save what the script sets once an epoch; `chaos explain` looks for the value.",
 )
 def _describe_numbers_later(facts: NumbersDifferLater, _: LauncherWords) -> str:
     return _describe_numbers(facts)
@@ -40,9 +41,8 @@ def _describe_numbers_later(facts: NumbersDifferLater, _: LauncherWords) -> str:
 
 @describes(
     NumbersDifferEarlier,
-    usual_cause="An earlier epoch was reported again with other numbers, or a file was taken over "
-    "from another run.",
-    remedy="Look at what the script reports, and reads, before its first step.",
+    usual_cause="An earlier epoch was reported again, or a file is another run's.",
+    remedy="Look at what the script reports and reads before its first step.",
 )
 def _describe_numbers_earlier(facts: NumbersDifferEarlier, _: LauncherWords) -> str:
     return _describe_numbers(facts)
@@ -50,8 +50,8 @@ def _describe_numbers_earlier(facts: NumbersDifferEarlier, _: LauncherWords) -> 
 
 @describes(
     NumbersDiffer,
-    usual_cause="The job went on after a fault without beginning again, and trained otherwise.",
-    remedy="Look at what the job does with the fault: what it skips, tries again or catches.",
+    usual_cause="The job went on after a fault without beginning again.",
+    remedy="Look at what it skips, tries again or catches.",
 )
 def _describe_other_numbers(facts: NumbersDiffer, _: LauncherWords) -> str:
     return _describe_numbers(facts)
@@ -74,8 +74,9 @@ def _describe_numbers(facts: NumberFacts) -> str:
 
 @describes(
     StateDiffersAlone,
-    usual_cause="The part is computed beside training, such as an average of the weights, and "
-    "was not saved or not loaded.",
+    usual_cause=(
+        "The part is computed beside training, such as an average, and was not saved or loaded."
+    ),
     remedy="Save the part with the model, and load it.",
 )
 def _describe_state_differs_alone(facts: StateDiffersAlone, terms: LauncherWords) -> str:

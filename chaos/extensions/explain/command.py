@@ -39,9 +39,7 @@ def explain(
 ) -> None:
     """Find which value of the job did not come back, by setting it to the baseline's.
 
-    The plan of the run is executed again, several times, with values of the job's code set to what
-    they are in a clean run: the two likeliest alone, then all that differ at the resume, then
-    fewer, until none can be left out. chaos shows what will run, and asks.
+    The plan of the run is executed again, several times. chaos shows what will run, and asks.
 
     Exit codes: 0 the cause is shown, 2 it is not.
 

@@ -42,8 +42,8 @@ def guard(  # noqa: PLR0913 - one parameter per option
         str,
         typer.Option(
             "--folder",
-            help="One for each training, which outlives its nodes: a directory, or a place in an "
-            "object store that fsspec knows (s3://bucket/guard).",
+            help="One for each training, which outlives its nodes: a directory, or a"
+            " place in an object store (s3://bucket/guard).",
         ),
     ] = FOLDER,
     on_mismatch: Annotated[
@@ -76,13 +76,10 @@ def guard(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Watch a real training, without a harness and without faults; judge each of its restarts.
 
-    What was saved is compared with what is trained after a restart: model, optimizer, schedule,
-    averages, what is declared; then the inputs and losses of the steps that are made again.
-
     `chaos guard report FOLDER` shows the restarts; exit codes: 0 each came back, 1 one did not,
-    2 there is none yet, or nothing shows it of one. `chaos guard scenario FOLDER` writes the
-    scenario that does the last one again on this machine; `chaos guard scenario train.log --
-    torchrun train.py` that of a run without a guard. Else the exit code is the command's.
+    2 nothing shows it. `chaos guard scenario FOLDER` writes the scenario that does the last one
+    again; `chaos guard scenario train.log -- torchrun train.py` that of a run without a guard.
+    Else the exit code is the command's.
 
     Example: chaos guard --folder /mnt/guard -- torchrun train.py
     """

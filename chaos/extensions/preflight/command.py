@@ -64,9 +64,9 @@ Subject = Annotated[
     Path | None,
     typer.Argument(
         metavar="SUBJECT",
-        help="A question (*.preflight.yaml), the folder of a run or an audit, a log or a folder of "
-        "checkpoints of a run; with --calibrate, a script or a scenario; with --costs, a "
-        "platform's file (RayJob, PyTorchJob, SkyPilot, sbatch).",
+        help="A question (*.preflight.yaml), a run's or an audit's folder, a log or "
+        "a folder of checkpoints. With --calibrate, a script or a scenario. "
+        "With --costs, a platform's file (RayJob, sbatch, …).",
     ),
 ]
 MarketName = Annotated[
@@ -84,9 +84,8 @@ TraceNodes = Annotated[
     TraceReading | None,
     _market_option(
         "--trace-nodes",
-        help="How the trace's nodes are read. pool: it is a cluster like yours, of another size; "
-        "as large a share of your nodes is up as of its own. market: it is what could be had; you "
-        "hold as many as you want of those that are up, and the others replace one you lose. "
+        help="How the trace's nodes are read. pool: a cluster like yours, of another"
+        " size. market: you hold as many as you want of those that are up. "
         "Default: both; where the answers differ, cannot tell.",
     ),
     Needs("trace"),

@@ -63,9 +63,8 @@ TraceNodes = Annotated[
     TraceReading,
     typer.Option(
         "--trace-nodes",
-        help="How the trace's nodes are read. pool: some of them are followed, there or not, and "
-        "the job waits for its own. market: the job holds as many as it wants of those that are "
-        "up, and others replace one it loses.",
+        help="How the trace's nodes are read. pool: the job waits for its own. "
+        "market: it holds as many as it wants of those that are up.",
     ),
 ]
 

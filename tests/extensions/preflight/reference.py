@@ -353,7 +353,7 @@ def table(runs: int = 150, model_runs: int = 2_000) -> Iterator[str]:
         error = np.sqrt(ours.var(axis=0) / len(ours) + theirs.var(axis=0) / len(theirs))
         apart = np.abs(ours.mean(axis=0) - theirs.mean(axis=0)) / np.maximum(error, 1e-12)
         pairs = zip(ours.mean(axis=0), theirs.mean(axis=0), strict=True)
-        cells = [f"{one:.4g} / {other:.4g}" for one, other in pairs]
+        cells = [f"{one:.4g}/{other:.4g}" for one, other in pairs]
         yield f"| {name} | " + " | ".join(cells) + f" | {apart[error > 0].max():.1f} |"
 
 

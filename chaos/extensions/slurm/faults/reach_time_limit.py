@@ -12,8 +12,7 @@ class ReachTimeLimit(QueueFault):
     """Set the job's time limit to a minute, and hold the worker until Slurm ends the job for it.
 
     Slurm sends SIGTERM to its steps, and SIGKILL `KillWait` later (5 s here); training goes on in
-    between, where it handles the signal. What `#SBATCH --signal` asks for comes while the worker is
-    held: `signal_job` is for that. Landed when the worker has ended.
+    between. `signal_job` is for what `#SBATCH --signal` asks for. Landed when the worker has ended.
     """
 
     ends_attempt = "always"

@@ -14,13 +14,13 @@ ENDS_WITHIN_S = 0.3  # a process without a handler of SIGTERM ends in millisecon
 class RequeueJob(QueueFault):
     """Requeue the job (`scontrol requeue`); with `held_s` it is held there meanwhile.
 
-    Slurm sends SIGTERM to all its processes, and SIGKILL `KillWait` later (5 s here). Training goes
-    on in between, where it handles the signal. Landed when the worker has ended. On a Slurm that
-    chaos did not start it is done to the run's own job, by the rights of its user.
+    Slurm sends SIGTERM to all its processes, and SIGKILL `KillWait` later (5 s here); training goes
+    on in between. Landed when the worker has ended. On a Slurm that chaos did not start it is done
+    to the run's own job, by the rights of its user.
 
     With `prolog_fails` the next start fails before its script begins: Slurm drains the node,
-    requeues the job and holds it (22.05). As an operator would, chaos then gives back the node and
-    releases the job, whose `SLURM_RESTART_COUNT` is two higher than at its last training.
+    requeues the job and holds it (22.05). chaos then gives back the node and releases the job,
+    whose `SLURM_RESTART_COUNT` is two higher than at its last training.
     """
 
     ends_attempt = "always"
@@ -28,7 +28,7 @@ class RequeueJob(QueueFault):
     sentence = "the job was requeued {place}"
 
     held_s: float = Field(
-        default=0.0, ge=0, le=600, description="seconds for which the job is held in the queue"
+        default=0.0, ge=0, le=600, description="seconds that it is held in the queue"
     )
     prolog_fails: bool = Field(
         default=False, description="the prolog of its next start fails, and drains the node"

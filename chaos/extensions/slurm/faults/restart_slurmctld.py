@@ -12,8 +12,8 @@ class RestartSlurmctld(QueueFault):
     """End slurmctld (SIGTERM), and start it again later from its `StateSaveLocation`.
 
     Running steps need no controller, so training goes on. Landed when its process is gone and the
-    new one answers. One that is killed within five seconds of a job's start knows only that the
-    job waits, and starts it a second time (seen with 22.05): it saves its state that seldom.
+    new one answers. One that is killed within five seconds of a job's start starts the job a second
+    time (seen with 22.05).
     """
 
     ends_attempt = "never"

@@ -14,9 +14,9 @@ PROOF_WITHIN_S = 5.0
 class SignalJob(QueueFault):
     """Send a signal to the job's steps, or to its batch shell (`scancel --signal`, `--batch`).
 
-    It is what `#SBATCH --signal=USR1@60`, or `B:USR1@60`, asks for before the time limit, without
-    the wait. Training goes on. Landed when each worker, or the shell, has got it, stopped for as
-    long as it takes to see that: without `srun` there is no step that gets it.
+    It is what `#SBATCH --signal=USR1@60`, or `B:USR1@60`, asks for, without the wait. Training goes
+    on. Landed when each worker, or the shell, has got it, stopped for as long as it takes to see
+    that. Without `srun` no step gets it.
     """
 
     ends_attempt = "perhaps"

@@ -11,8 +11,8 @@ PROOF_WITHIN_S = 10.0
 class SuspendJob(QueueFault):
     """Suspend the job (`scontrol suspend`), and resume it later.
 
-    Slurm stops all processes of the job's steps. Landed when the worker's is stopped. It is healed
-    after `for_s` seconds, and at the end of the run in any case.
+    Slurm stops all processes of the job's steps. Landed when the worker's is stopped. Healed after
+    `for_s` seconds, and at the end of the run in any case.
     """
 
     ends_attempt = "perhaps"

@@ -1,4 +1,5 @@
 """Distil a wide teacher into a narrow student."""
+
 import argparse
 import hashlib
 import math
@@ -45,14 +46,22 @@ def make_teacher(x, y):
 
 def checkpoints(folder):
     pat = re.compile(r"student_e(\d+)_(\d+)\.safetensors$")
-    found = [(int(m.group(1)), int(m.group(2)), p) for p in folder.glob("student_e*") if (m := pat.match(p.name))]
+    found = [
+        (int(m.group(1)), int(m.group(2)), p)
+        for p in folder.glob("student_e*")
+        if (m := pat.match(p.name))
+    ]
     return sorted(found)
 
 
 def save_student(student, epoch, folder):
     final = folder / f"student_e{epoch}_{time.time_ns()}.safetensors"
     part = folder / "writing"
-    save_file({k: v.contiguous() for k, v in student.state_dict().items()}, str(part), metadata={"epoch": str(epoch)})
+    save_file(
+        {k: v.contiguous() for k, v in student.state_dict().items()},
+        str(part),
+        metadata={"epoch": str(epoch)},
+    )
     os.replace(part, final)
     for e, _, p in checkpoints(folder):
         if e < epoch:
@@ -83,14 +92,22 @@ def main():
         print(f"found weights after {epoch} epochs", flush=True)
 
     while epoch < args.epochs:
-        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(epoch)).split(args.batch)
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(epoch)).split(
+            args.batch
+        )
         temp = 1.0 + 3.0 * (1 - epoch / args.epochs)
         total = 0.0
         for b, idx in enumerate(order):
             torch.manual_seed(epoch * 100_003 + b)
-            lr = 0.15 * 0.5 * (1 + math.cos(math.pi * (epoch * len(order) + b) / (args.epochs * len(order))))
+            lr = (
+                0.15
+                * 0.5
+                * (1 + math.cos(math.pi * (epoch * len(order) + b) / (args.epochs * len(order))))
+            )
             out = student(x[idx])
-            kd = F.kl_div(F.log_softmax(out / temp, 1), F.softmax(soft[idx] / temp, 1), reduction="batchmean")
+            kd = F.kl_div(
+                F.log_softmax(out / temp, 1), F.softmax(soft[idx] / temp, 1), reduction="batchmean"
+            )
             loss = 0.3 * F.cross_entropy(out, y[idx]) + 0.7 * temp * temp * kd
             grads = torch.autograd.grad(loss, list(student.parameters()))
             with torch.no_grad():

@@ -1,4 +1,5 @@
 """Distributed autoencoder training; sharded snapshots with torch.distributed.checkpoint."""
+
 import argparse
 import hashlib
 import os
@@ -78,8 +79,13 @@ def main():
 
     def pack():
         m, o = get_state_dict(model, opt)
-        return {"model": m, "optim": o, "step": torch.tensor(step),
-                f"rng.{rank}": torch.get_rng_state(), f"acc.{rank}": acc}
+        return {
+            "model": m,
+            "optim": o,
+            "step": torch.tensor(step),
+            f"rng.{rank}": torch.get_rng_state(),
+            f"acc.{rank}": acc,
+        }
 
     known = snaps.steps()
     if known:
@@ -99,7 +105,7 @@ def main():
     while step < a.epochs * per_epoch:
         epoch, k = divmod(step, per_epoch)
         order = torch.randperm(len(data), generator=torch.Generator().manual_seed(500 + epoch))
-        rows = order[k * a.batch * world:(k + 1) * a.batch * world][rank::world]
+        rows = order[k * a.batch * world : (k + 1) * a.batch * world][rank::world]
         x = data[rows]
         loss = (model(x) - x).pow(2).mean()
         opt.zero_grad()

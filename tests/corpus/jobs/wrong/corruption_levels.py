@@ -1,4 +1,5 @@
 """Denoising autoencoder with an adaptive corruption schedule (Lightning)."""
+
 import argparse
 import os
 
@@ -77,7 +78,9 @@ class Denoiser(pl.LightningModule):
 def dataset(n=640, dim=24):
     g = torch.Generator().manual_seed(1)
     z = torch.randn(n, 4, generator=g)
-    return TensorDataset(torch.tanh(z @ torch.randn(4, dim, generator=g)) + 0.05 * torch.randn(n, dim, generator=g))
+    return TensorDataset(
+        torch.tanh(z @ torch.randn(4, dim, generator=g)) + 0.05 * torch.randn(n, dim, generator=g)
+    )
 
 
 def main():
@@ -87,10 +90,22 @@ def main():
     a = ap.parse_args()
     data = dataset()
     loader = DataLoader(data, batch_size=32, sampler=EpochShuffle(len(data)))
-    keep = ModelCheckpoint(dirpath=a.dir, filename="current", every_n_epochs=1, save_on_train_epoch_end=True,
-                           enable_version_counter=False)
-    trainer = pl.Trainer(max_epochs=a.epochs, accelerator="cpu", devices=1, logger=False, enable_progress_bar=False,
-                         enable_model_summary=False, callbacks=[CorruptionSchedule(), keep])
+    keep = ModelCheckpoint(
+        dirpath=a.dir,
+        filename="current",
+        every_n_epochs=1,
+        save_on_train_epoch_end=True,
+        enable_version_counter=False,
+    )
+    trainer = pl.Trainer(
+        max_epochs=a.epochs,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[CorruptionSchedule(), keep],
+    )
     last = os.path.join(a.dir, "current.ckpt")
     model = Denoiser()
     trainer.fit(model, loader, ckpt_path=last if os.path.exists(last) else None)

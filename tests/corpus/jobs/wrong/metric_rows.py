@@ -1,4 +1,5 @@
 """Matrix factorisation for a toy catalogue. Metrics live in sqlite, the report is made from them."""
+
 import argparse
 import json
 import os
@@ -14,8 +15,10 @@ class MetricStore:
 
     def __init__(self, path, batch=10):
         self.db = sqlite3.connect(path)
-        self.db.execute("create table if not exists metric (epoch integer, name text, value real, "
-                        "primary key (epoch, name))")
+        self.db.execute(
+            "create table if not exists metric (epoch integer, name text, value real, "
+            "primary key (epoch, name))"
+        )
         self.db.commit()
         self.batch = batch
         self.pending = []
@@ -31,7 +34,9 @@ class MetricStore:
         self.pending.clear()
 
     def series(self, name):
-        return self.db.execute("select epoch, value from metric where name = ? order by epoch", (name,)).fetchall()
+        return self.db.execute(
+            "select epoch, value from metric where name = ? order by epoch", (name,)
+        ).fetchall()
 
 
 class Factors(nn.Module):
@@ -91,16 +96,27 @@ def main():
             err = model(u[cut:], i[cut:]) - r[cut:]
         rmse, mae = err.pow(2).mean().sqrt().item(), err.abs().mean().item()
         store.add(epoch, train=total / cut, rmse=rmse, mae=mae)
-        torch.save({"model": model.state_dict(), "opt": opt.state_dict(), "epoch": epoch,
-                    "rng": torch.get_rng_state()}, ck.with_suffix(".tmp"))
+        torch.save(
+            {
+                "model": model.state_dict(),
+                "opt": opt.state_dict(),
+                "epoch": epoch,
+                "rng": torch.get_rng_state(),
+            },
+            ck.with_suffix(".tmp"),
+        )
         os.replace(ck.with_suffix(".tmp"), ck)
         print(f"epoch {epoch} train {total / cut:.6f} rmse {rmse:.6f}", flush=True)
 
     store.flush()
     curve = store.series("rmse")
     best = min(curve, key=lambda p: p[1])
-    report = {"points": len(curve), "best_epoch": best[0], "best_rmse": round(best[1], 6),
-              "mean_mae": round(sum(v for _, v in store.series("mae")) / len(curve), 6)}
+    report = {
+        "points": len(curve),
+        "best_epoch": best[0],
+        "best_rmse": round(best[1], 6),
+        "mean_mae": round(sum(v for _, v in store.series("mae")) / len(curve), 6),
+    }
     (a.home / "report.json").write_text(json.dumps(report, indent=1))
     print("report", json.dumps(report), flush=True)
 

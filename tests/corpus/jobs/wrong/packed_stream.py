@@ -1,4 +1,5 @@
 """Pretrain a tiny causal LM on a stream of documents packed into fixed blocks."""
+
 import argparse
 import hashlib
 import os
@@ -66,7 +67,9 @@ class TinyLM(nn.Module):
         self.tok = nn.Embedding(vocab, dim)
         self.pos = nn.Parameter(torch.zeros(block, dim))
         self.attn = nn.MultiheadAttention(dim, 2, batch_first=True)
-        self.ff = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 64), nn.GELU(), nn.Linear(64, dim))
+        self.ff = nn.Sequential(
+            nn.LayerNorm(dim), nn.Linear(dim, 64), nn.GELU(), nn.Linear(64, dim)
+        )
         self.head = nn.Linear(dim, vocab)
 
     def forward(self, x):
@@ -120,11 +123,21 @@ def main():
         sched.step()
         step += 1
         if step % 5 == 0:
-            print(f"step {step} loss {loss.item():.6f} lr {sched.get_last_lr()[0]:.2e} docs {stream.epoch}:{stream.doc_idx}")
+            print(
+                f"step {step} loss {loss.item():.6f} lr {sched.get_last_lr()[0]:.2e} docs {stream.epoch}:{stream.doc_idx}"
+            )
         if step % args.save_every == 0 or step == args.steps:
-            save(ckpt, model=model.state_dict(), opt=opt.state_dict(), sched=sched.state_dict(),
-                 stream=stream.state_dict(), step=step)
-    digest = hashlib.sha256(b"".join(t.numpy().tobytes() for t in model.state_dict().values())).hexdigest()[:16]
+            save(
+                ckpt,
+                model=model.state_dict(),
+                opt=opt.state_dict(),
+                sched=sched.state_dict(),
+                stream=stream.state_dict(),
+                step=step,
+            )
+    digest = hashlib.sha256(
+        b"".join(t.numpy().tobytes() for t in model.state_dict().values())
+    ).hexdigest()[:16]
     print(f"done weights {digest}")
 
 

@@ -1,4 +1,5 @@
 """Co-teaching on noisy labels: two peers choose each other's small-loss samples."""
+
 import argparse
 import os
 from pathlib import Path
@@ -14,6 +15,7 @@ def register(name):
     def deco(fn):
         REGISTRY[name] = fn
         return fn
+
     return deco
 
 
@@ -109,9 +111,15 @@ def main():
         s.epoch += 1
         s.commit()
         acc = [(m(x).argmax(1) == clean).float().mean().item() for m in (left, right)]
-        print(f"epoch {s.epoch} left {sums[0]:.5f} {acc[0]:.4f} right {sums[1]:.5f} {acc[1]:.4f}", flush=True)
+        print(
+            f"epoch {s.epoch} left {sums[0]:.5f} {acc[0]:.4f} right {sums[1]:.5f} {acc[1]:.4f}",
+            flush=True,
+        )
 
-    print(f"end {sum(p.double().norm().item() for m in (left, right) for p in m.parameters()):.9f}", flush=True)
+    print(
+        f"end {sum(p.double().norm().item() for m in (left, right) for p in m.parameters()):.9f}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
