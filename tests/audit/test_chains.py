@@ -245,7 +245,10 @@ def test_what_only_several_resumes_show_is_a_finding_of_its_own(tmp_path: Path) 
     assert card.places[0] == alone.places[0]
 
 
-@pytest.mark.parametrize("budget", [Budget(), Budget(runs=20), Budget(seconds=1.0)])
+@pytest.mark.parametrize(
+    "budget",
+    [pytest.param(Budget(), marks=pytest.mark.nightly), Budget(runs=20), Budget(seconds=1.0)],
+)
 def test_progress_counts_places_and_never_more_than_there_are(
     tmp_path: Path, budget: Budget
 ) -> None:
@@ -261,6 +264,7 @@ def test_progress_counts_places_and_never_more_than_there_are(
     assert faults[-1].done == sum(not run.is_combined for run in card.runs)
 
 
+@pytest.mark.nightly
 def test_a_run_of_several_places_that_is_wrong_only_once_is_inconclusive(tmp_path: Path) -> None:
     lasting = audited(tmp_path / "lasting", loses_after(4), one_by_one=False)
     card = audited(tmp_path / "once", at_first(loses_after(4)), one_by_one=False)

@@ -61,6 +61,7 @@ def written(folder: Path) -> SuiteSummary:
     return SuiteSummary.model_validate_json(file.read_bytes())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "code"), [("SIGTERM", 143), pytest.param("SIGHUP", 129, marks=pytest.mark.nightly)]
 )

@@ -82,6 +82,7 @@ def test_the_way_of_an_audit_does_not_grow() -> None:
     assert len(listed_files()) <= FILES_MAX
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_an_audit_of_a_small_job_imports_each_file_of_its_way(tmp_path: Path) -> None:

@@ -51,11 +51,25 @@ def run_chaos(
 @pytest.mark.parametrize(
     ("options", "cluster", "feature"),
     [
-        (("--address", NOWHERE, "--allow-faults-on", NOWHERE), "", "--address"),
-        (("--address", NOWHERE, "--dry-run"), "", "--dry-run"),
-        (("--address", NOWHERE, "--reclaim-by", "local"), "", "--reclaim-by"),
+        pytest.param(
+            ("--address", NOWHERE, "--allow-faults-on", NOWHERE),
+            "",
+            "--address",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            ("--address", NOWHERE, "--dry-run"), "", "--dry-run", marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            ("--address", NOWHERE, "--reclaim-by", "local"),
+            "",
+            "--reclaim-by",
+            marks=pytest.mark.nightly,
+        ),
         ((), f"address: '{NOWHERE}'", "cluster.address"),
-        (("--backend", "fork"), "metadata: aws", "cluster.metadata"),
+        pytest.param(
+            ("--backend", "fork"), "metadata: aws", "cluster.metadata", marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_what_needs_the_extension_is_refused(
