@@ -27,6 +27,7 @@ from chaos.model.plan import Plan
 from chaos.model.tiers import Tiers
 from chaos.probe.address import RunAddress
 from chaos.probe.write_ledger import (
+    TRAINS,
     FileState,
     LedgerLine,
     WriteLedger,
@@ -90,7 +91,13 @@ class NodeDisk:
         keep_object = (
             self._back_up_object if "bucket" in self.tiers.tier_by_folder.values() else None
         )
-        ledger = WriteLedger(self.ledger, [*run_folders, self.tmp], self.confines, keep_object)
+        ledger = WriteLedger(
+            self.ledger,
+            [*run_folders, self.tmp],
+            self.confines,
+            keep_object,
+            has_trained_before=any((self.run.directory / "nodes").glob(f"*/{TRAINS}")),
+        )
         start_ledger(ledger)
         return ledger
 

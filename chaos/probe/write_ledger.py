@@ -141,12 +141,15 @@ class WriteLedger:
     on_open: Callable[[str], None] | None = None
     #: of a process that a rank has started: it trains when the rank does
     is_child: bool = False
+    #: an earlier start of the run has trained: one that finds nothing left to train writes output
+    has_trained_before: bool = False
     _has_training_begun: bool = field(default=False, init=False)
     _fd: int = field(default=-1, init=False)
     _recorded_writes: set[tuple[str, How, bool]] = field(default_factory=set, init=False)
     output_paths: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
+        self._has_training_begun = self.has_trained_before
         ignored_paths = [*self.ignored_folders, self.file.with_name(TRAINS)]
         ignored_paths += [self.confines.created_list] if self.confines else []
         self._ignored_paths = tuple(str(path) for path in ignored_paths)

@@ -132,6 +132,18 @@ def test_output_is_told_from_data(theirs: Path) -> None:
     assert outputs == {"data.csv": False, "begun.tmp": True, "begun.pt": True, "log.csv": True}
 
 
+def test_a_start_that_finds_nothing_left_to_train_writes_output(tmp_path: Path) -> None:
+    """Its report stayed in the user's folder, and the next run took it for its own."""
+    (tmp_path / "audit").mkdir()
+    limits = WriteLimits(tmp_path / "audit")
+    start_ledger(WriteLedger(tmp_path / "ledger", (), limits, has_trained_before=True))
+    (tmp_path / "report.json").write_text("{}")
+    start_ledger(None)
+
+    found = find_outside_files(load_ledger(tmp_path / "ledger"), tmp_path / "audit")
+    assert [(Path(e.path).name, e.removed) for e in found] == [("report.json", True)]
+
+
 def test_a_renamed_folder_takes_its_files_along(theirs: Path) -> None:
     (theirs / "part" / "deep").mkdir(parents=True)
     (theirs / "part" / "deep" / "model.pt").write_text("made by it")
