@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -19,6 +19,7 @@ from chaos.model.places import RankName, TrainingPlace
 from chaos.resume.files import strip_numbers
 
 _Entry: TypeAlias = tuple[RankName, str]  # a file, and the name of a part of it
+_FilesByPlace: TypeAlias = Mapping[tuple[RankName, TrainingPlace, int], Sequence["WrittenFile"]]
 _TEMPORARY = re.compile(r"tmp[a-z0-9_#]{8}")
 
 
@@ -52,7 +53,7 @@ class WrittenFile:
         """Its entries that could be read, by name."""
         return {part.name: part for part in self.event.parts if part.digest}
 
-    @property
+    @cached_property
     def digests(self) -> Mapping[_Entry, str]:
         return {(self.file, name): part.digest for name, part in self.parts.items()}
 
@@ -387,41 +388,40 @@ class FileContents:
 
     def _find_file_pairs(self) -> Iterator[tuple[WrittenFile, WrittenFile]]:
         """Yield the files of surviving work since the fault, each with the baseline's."""
-        for run_file in self._run_files:
-            baseline_file = self._find_equal_file(run_file) or self._baseline_files.get(
-                run_file.key
-            )
-            if baseline_file is None or run_file.event.attempt in self.analysis.resized_attempts:
+        for (file, place, attempt), run_files in _group_by_place(self._run_files).items():
+            baseline_files = self._baseline_files_by_place.get((file, place, 0), ())
+            if not baseline_files or attempt in self.analysis.resized_attempts:
                 continue
-            if run_file.number >= self.analysis.fault_start:
-                yield run_file, baseline_file
+            offset = self._find_offset(attempt, run_files, baseline_files)
+            for run_file, baseline_file in zip(run_files, baseline_files[offset:], strict=False):
+                if run_file.number >= self.analysis.fault_start:
+                    yield run_file, baseline_file
 
-    def _find_equal_file(self, run_file: WrittenFile) -> WrittenFile | None:
-        """Return the baseline's file with the same content, of those that its place has; or None.
+    def _find_offset(
+        self,
+        attempt: int,
+        run_files: Sequence[WrittenFile],
+        baseline_files: Sequence[WrittenFile],
+    ) -> int:
+        """Return how many of the baseline's saves of a place came before an attempt's first.
 
         A job that trains by hand makes no step that is seen, and has all its saves at one place. A
-        start after the second of three makes the third there, which is its own first.
+        start after the second of three makes the third there, which is its own first. So a later
+        start may have a stretch of the baseline's saves, with the same content in the same order:
+        the last ones where it came to the end.
         """
+        spare_count = len(baseline_files) - len(run_files)
+        if attempt == 0 or spare_count <= 0:
+            return 0
+        is_last = attempt == self.run.attempts[-1].index and self.run.ending.is_finished
+        offsets = (0, spare_count) if is_last else range(spare_count + 1)
         return next(
-            (
-                baseline_file
-                for baseline_file in self._baseline_files_by_place[
-                    run_file.file, run_file.training_place
-                ]
-                if baseline_file.parts and baseline_file.digests == run_file.digests
-            ),
-            None,
+            (offset for offset in offsets if _has_content(run_files, baseline_files[offset:])), 0
         )
 
     @cached_property
-    def _baseline_files_by_place(
-        self,
-    ) -> Mapping[tuple[RankName, TrainingPlace], Sequence[WrittenFile]]:
-        files_by_place: defaultdict[tuple[RankName, TrainingPlace], list[WrittenFile]]
-        files_by_place = defaultdict(list)
-        for written_file in self._baseline_files.values():
-            files_by_place[written_file.file, written_file.training_place].append(written_file)
-        return files_by_place
+    def _baseline_files_by_place(self) -> _FilesByPlace:
+        return _group_by_place(self._baseline_files.values())
 
     def _find_repeated_entries(
         self,
@@ -510,6 +510,23 @@ def _find_final_path(
         if is_same_rank and rename_number > number and is_below_folder(event.path, rename.path):
             return rename.to + event.path.removeprefix(rename.path)
     return event.path
+
+
+def _group_by_place(files: Iterable[WrittenFile]) -> _FilesByPlace:
+    """Return files in their order, by their key without its occurrence, and their attempt."""
+    files_by_place: dict[tuple[RankName, TrainingPlace, int], list[WrittenFile]] = {}
+    for written_file in files:
+        place_key = (written_file.file, written_file.training_place, written_file.event.attempt)
+        files_by_place.setdefault(place_key, []).append(written_file)
+    return files_by_place
+
+
+def _has_content(run_files: Sequence[WrittenFile], other_files: Sequence[WrittenFile]) -> bool:
+    """Return whether each file, in their order, holds what the other one does."""
+    return all(
+        run_file.parts and run_file.digests == other_file.digests
+        for run_file, other_file in zip(run_files, other_files, strict=False)
+    )
 
 
 def _find_latest_files(files: Iterable[WrittenFile]) -> Mapping[RankName, WrittenFile]:

@@ -108,6 +108,25 @@ def test_of_several_saves_at_one_place_a_restart_may_make_the_last_ones_alone(
     assert result(verdict).status == status
 
 
+@pytest.mark.parametrize("contents", [(2, 1), (1, 1)], ids=["swapped", "the first twice"])
+def test_saves_of_one_place_are_the_baselines_in_its_order(contents: tuple[int, int]) -> None:
+    plain = "g s s w:m1.pt w:m2.pt u r c L:c0 ."
+    line = "g s s x g s s w:m1.pt w:m2.pt u r c L:c0 ."
+
+    def number(saved: ev.FileSaved) -> int:
+        return int(saved.path.removesuffix(".pt")[-1])
+
+    verdict = of(
+        lambda saved: [part(contents[number(saved) - 1])],
+        line,
+        lambda saved: [part(number(saved))],
+        lambda saved: [part(number(saved))],
+        plain=plain,
+    )
+
+    assert result(verdict).status == "fail"
+
+
 @pytest.mark.parametrize("kind", ["counts", "words", "random"])
 def test_what_a_right_job_may_write_differently_is_a_note(kind: Kind) -> None:
     verdict = of(since_the_fault(lambda _: 9, kind=kind), STRUCK, due({"kind": kind}))
