@@ -320,7 +320,8 @@ class MinimumRuns:
                 "cannot pass"
             )
         if budget.seconds is not None and not self.fits(budget):
-            enough_s = 10 * math.ceil(ENOUGH_TIMES * self.total_s / 10)
+            longest_s = max(ENOUGH_TIMES * self.total_s, self.spent_s + self.range_s[1])
+            enough_s = 10 * math.ceil(longest_s / 10)
             times = f"{MINIMUM_TIMES} times the default limit" if budget.is_default else "the limit"
             if budget.runs is not None and budget.runs < self.places:
                 command = remove_option(command, "--max-runs")

@@ -155,13 +155,6 @@ def _shorten_list(texts: Sequence[str], *, whole_max: int = NAMED_MAX) -> str:
     return join_names([*texts[:NAMED_MAX], f"{len(texts) - NAMED_MAX} more"])
 
 
-def _is_inner_name(path: str, cause: Paths) -> bool:
-    """Return whether a path is the variable of one of the cause, which a function has from it."""
-    return any(
-        cause_path.endswith(f".{path}") or path.endswith(f".{cause_path}") for cause_path in cause
-    )
-
-
 def _list_idle_paths(
     tried_paths: Paths,
     cause: Paths,
@@ -173,7 +166,14 @@ def _list_idle_paths(
     later_paths = {candidate.path for candidate in job_candidates} - {*cause}
     for path in tried_paths:
         is_different = candidates_by_path[path].is_lasting and path in later_paths
-        if is_different and not _is_inner_name(path, cause):
+        same_names = (
+            cause_path
+            for cause_path in cause
+            if cause_path.endswith(f".{path}") or path.endswith(f".{cause_path}")
+        )
+        text = candidates_by_path[path].baseline_text
+        # A variable of a function that another one uses has both names, and one value.
+        if is_different and all(candidates_by_path[p].baseline_text != text for p in same_names):
             yield path
 
 

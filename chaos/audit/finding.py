@@ -14,7 +14,7 @@ from chaos.check.epochs import CURSOR, EPOCHS
 from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state import STATE
 from chaos.check.trajectory import TRAJECTORY
-from chaos.model.events.state import OPTIMIZER_STATE
+from chaos.model.events.state import OPTIMIZER_STATE, SETTINGS
 from chaos.model.severity import SEVERITIES, Severity
 from chaos.model.verdict import JobLine
 from chaos.record import Record
@@ -151,7 +151,8 @@ class Finding(Record):
     def _is_optimizer_among(self, cause: Sequence[str]) -> bool:
         """Return whether one of several optimizers is the cause, of whose parts one is lost."""
         return any(path.endswith(OPTIMIZER_STATE) for path in cause) and any(
-            part.startswith("optimizer.") for part in self.defect.parts
+            part.startswith("optimizer.") and part.rpartition(".")[2] not in SETTINGS
+            for part in self.defect.parts
         )
 
     @property

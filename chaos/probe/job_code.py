@@ -79,9 +79,12 @@ def _find_step_function(frame: FrameType | None) -> Iterator[LoopBody]:
     if frame is None or frame.f_back is None:
         return
     file, caller_file = frame.f_code.co_filename, frame.f_back.f_code.co_filename
-    scope = (
-        _find_scope(frame.f_code) if is_job_file(file) and not is_job_file(caller_file) else None
+    # A closure of `optimizer.step`, or a function with a decorator of torch's, is in a loop of the
+    # job's own.
+    is_step = is_job_file(file) and not (
+        is_job_file(caller_file) or caller_file.startswith(_find_torch_folders())
     )
+    scope = _find_scope(frame.f_code) if is_step else None
     if not isinstance(scope, ast.FunctionDef):
         return
     if not any(isinstance(node, ast.For | ast.While) for node in _walk_scope(scope)):

@@ -168,6 +168,9 @@ class WriteLedger:
             self.file.with_name(TRAINS).touch(exist_ok=False)
 
     def open(self) -> None:
+        if self.has_trained_before:  # for the children, on a node that is new
+            with suppress(FileExistsError):
+                self.file.with_name(TRAINS).touch(exist_ok=False)
         self._fd = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
     def check_write(self, path: str, effect: How) -> None:

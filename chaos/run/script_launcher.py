@@ -38,8 +38,9 @@ _TRAINERS = ("Trainer", "LightningCLI")
 _RANK_WORDS = re.compile(
     r"\b(?:is_world_process_zero|is_local_process_zero|is_main_process|is_local_main_process|"
     r"is_global_zero|rank_zero\w*|global_rank|local_rank|get_rank|world_size|get_world_size|"
-    r"num_processes|num_nodes|nproc\w*|strategy|ddp|fsdp\w*|torchrun|DistributedSampler|"
-    r"RANK|accelerate launch)\b|\bdevices\s*=\s*[^\s1]"
+    r"num_processes|num_nodes|nproc\w*|ddp|fsdp\w*|torchrun|DistributedSampler|RANK|"
+    r"accelerate launch)\b|\bstrategy\s*=|\bgpus\s*=\s*[2-9-]|"
+    r"\bdevices\s*=\s*(?!1\b|\[0\]|[\"'](?:1|auto)[\"'])\S"
 )
 _JOINS_ALWAYS = frozenset({"deepspeed"})  # of these, what needs the variables of a launcher
 # Functions that start the workers themselves, likewise.

@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
+from functools import singledispatch
 from pathlib import Path
 from typing import Any
 
@@ -419,7 +419,7 @@ def test_a_function_that_a_library_calls_for_each_step_is_a_loop_body(
         return model(x)
 
     step = training_loop if has_loop else training_step
-    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)
-    optimizer.step(partial(step, torch.ones(1)))
+    singledispatch(step)(torch.ones(1))  # a library that calls it
+    torch.no_grad()(step)(torch.ones(1))  # torch: the loop is the job's
 
-    assert [len(bodies) for bodies in found] == [count]
+    assert [len(bodies) for bodies in found] == [count, 0]

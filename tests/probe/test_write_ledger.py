@@ -142,6 +142,7 @@ def test_a_start_that_finds_nothing_left_to_train_writes_output(tmp_path: Path) 
 
     found = find_outside_files(load_ledger(tmp_path / "ledger"), tmp_path / "audit")
     assert [(Path(e.path).name, e.removed) for e in found] == [("report.json", True)]
+    assert WriteLedger(tmp_path / "ledger", (), limits, is_child=True).is_training
 
 
 def test_a_renamed_folder_takes_its_files_along(theirs: Path) -> None:

@@ -101,6 +101,7 @@ def test_a_library_that_joins_the_group_by_itself_is_torchruns_unless_ray_is_the
         "import transformers as t\nclass Mine(t.Trainer):\n    pass\n",
         "from trl import SFTTrainer\nSFTTrainer().train()\n",
         "import lightning as L\nL.Trainer(max_epochs=2, devices=1).fit(model)\n",
+        "import lightning as L\nL.Trainer(devices=[0]).fit(model)  # our strategy\n",
         "import lightning.pytorch as pl\npl.Trainer().fit(model)\n",
         "from lightning.pytorch.cli import LightningCLI\nLightningCLI(Model)\n",
     ],

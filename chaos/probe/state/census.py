@@ -55,7 +55,6 @@ from chaos.probe.state.indirect_values import (
     find_group_link,
     index_groups,
     iterate_parameters,
-    iterate_state_tensors,
     list_hooks,
 )
 from chaos.probe.state.plain_values import (
@@ -322,13 +321,12 @@ class Census:
 
     def _add_optimizer_state(self, path: str, optimizer: Any) -> None:
         """Look at the state of one of several optimizers: compared parts are of all of them."""
-        is_training = any(other is optimizer for other in self._optimizers)
-        if not is_training or not self._optimizers[1:]:
+        is_known = any(other is optimizer for other in self._optimizers)
+        if not is_known or not self._optimizers[1:]:
             return
         path, state = f"{path}{OPTIMIZER_STATE}", OptimizerState(optimizer)
         self._record_value(path, state, optimizer, None)
-        tensors = [tensor for *_, tensor in iterate_state_tensors(optimizer)]
-        self._add_tensors(path, tensors, state.read)
+        self._add_tensors(path, state.list_tensors(), state.read)
 
     def _add_tensors(
         self, path: str, tensors: Sequence[Any], read: Callable[[], Any]

@@ -54,11 +54,11 @@ class StateLinks(NamedTuple):
         owners = {
             (id(tensor), name): (number, index)
             for number, optimizer in reversed([*enumerate(self.optimizers[: self.number])])
-            for index, name, tensor in iterate_state_tensors(optimizer)
+            for index, name, tensor in _iterate_state_tensors(optimizer)
         }
         return [
             StateLink(index, name, *owners[id(tensor), name])
-            for index, name, tensor in iterate_state_tensors(self.optimizers[self.number])
+            for index, name, tensor in _iterate_state_tensors(self.optimizers[self.number])
             if (id(tensor), name) in owners
         ]
 
@@ -97,15 +97,31 @@ class OptimizerState(NamedTuple):
         ]
 
     def set(self, values: Sequence[tuple[int, str, Any]]) -> bool:
-        """Set the values, in tensors of their own; return whether all have a parameter."""
+        """Set the values, and no others, in tensors of their own; return whether all fit."""
         groups = list_attributes(self.optimizer, type(self.optimizer))["param_groups"]
         parameters = [parameter for group in groups for parameter in group["params"]]
         if any(index >= len(parameters) for index, _, _ in values):
             return False
+        states: dict[int, dict[str, Any]] = {}
         for index, name, value in values:
-            # A tensor that another optimizer has as well is to stay as it is for that one.
-            self.optimizer.state[parameters[index]][name] = value
-        return bool(values)
+            states.setdefault(index, {})[name] = value
+        for index, parameter in enumerate(parameters):
+            # Another optimizer may have the old tensors as well, and keeps them.
+            self.optimizer.state.pop(parameter, None)
+            if index in states:
+                self.optimizer.state[parameter] = states[index]
+        return True
+
+    def list_tensors(self) -> list[Any]:
+        """Return the tensors among the values, and those in lists, as LBFGS keeps them."""
+        tensor_type = sys.modules["torch"].Tensor
+        return [
+            tensor
+            for state in list_states(self.optimizer)
+            for value in list(state.values())
+            for tensor in (value if isinstance(value, list | tuple) else [value])
+            if isinstance(tensor, tensor_type)
+        ]
 
 
 class TrainingFlags(NamedTuple):
@@ -157,7 +173,7 @@ def list_states(optimizer: Any) -> list[dict[str, Any]]:
     return [states.get(parameter, {}) for parameter in parameters]
 
 
-def iterate_state_tensors(optimizer: Any) -> Iterable[tuple[int, str, Any]]:
+def _iterate_state_tensors(optimizer: Any) -> Iterable[tuple[int, str, Any]]:
     """Yield the tensors of an optimizer's state: a parameter's number, a name, and the tensor."""
     tensor_type = sys.modules["torch"].Tensor
     for index, state in enumerate(list_states(optimizer)):

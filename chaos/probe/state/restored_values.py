@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType, FunctionType, GeneratorType
 from typing import Any, NamedTuple, TypeAlias
 
-from chaos.model.events.state import IN_LOADER
+from chaos.model.events.state import IN_LOADER, SHARED_STATE
 from chaos.model.places import TrainingPlace
 from chaos.probe.state.indirect_values import (
     GroupLink,
@@ -129,7 +129,7 @@ class ValueOrders:
         shared_paths = self.wanted_paths & reached.keys() & values.keys()
         restored_paths = [
             path
-            for path in sorted(shared_paths)
+            for path in sorted(shared_paths, key=lambda path: (path.endswith(SHARED_STATE), path))
             if not path.endswith(IN_LOADER) and set_value(reached[path], pickle.loads(values[path]))  # noqa: S301 - likewise
         ]
         self._restored_paths |= dict.fromkeys(restored_paths, moment)

@@ -144,7 +144,11 @@ def _run_attempt(attempt: _Attempt, launcher_error: OtherLauncherError | None) -
             folder,
             scenarios_folder=request.reports / "searches" / f"{plan.slug}-found",
             clock=SystemClock(),
-            budget=Budget(request.time_limit if has_limit else SEARCH_S, request.max_runs),
+            budget=Budget(
+                request.time_limit if has_limit else SEARCH_S,
+                request.max_runs,
+                is_default=not has_limit,
+            ),
             show_progress=display.show,
             report_row=display.show_plan,
             seed=request.seed,
