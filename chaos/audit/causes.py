@@ -65,6 +65,7 @@ class CauseTrials:
                 self.show(number)
                 finding = self._explain_finding(finding)  # noqa: PLW2901
             judged_findings.append(finding)
+        judged_findings = [self._try_known_causes(finding) for finding in judged_findings]
         main_by_name = {
             f.name: main_finding
             for f in judged_findings
@@ -77,6 +78,24 @@ class CauseTrials:
             for f in judged_findings
             if f.name in main_by_name
         )
+
+    def _try_known_causes(self, finding: Finding) -> Finding:
+        """Return a finding as one of another's cause, if its run is right with that given back.
+
+        Its own sign has no consequence then. Ranks that read files of different ages, as those of a
+        right job may, were called a second cause of a job that had lost a queue.
+        """
+        if finding.is_open or finding.cause or finding.defect.check == STATE:
+            return finding
+        number = finding.smallest.number
+        outcome = self._repeat_cause(number, TRAJECTORY)
+        if outcome is None or outcome.cause is None:
+            return finding
+        lines = find_value_lines(self._load_analysis(number), outcome.cause, finding.lines)
+        proven_finding = finding.add_proof(
+            outcome.sentence, lines, [candidate.path for candidate in outcome.cause]
+        )
+        return proven_finding.replace(defect=finding.numbers, graded="wrong result")
 
     def recheck_accepted(self) -> tuple[RunRow, ...]:
         """Return the rows; wrong are those accepted as drawn where that is not what happened.

@@ -135,7 +135,7 @@ class Finding(Record):
         """
         proof: dict[str, Any] = {"proof": sentence, "lines": tuple(lines), "cause": tuple(cause)}
         if not ({*self.defect.parts} & {*cause} or self._is_optimizer_among(cause)):
-            proof["defect"] = self._effect
+            proof["defect"] = self.numbers if self.defect.check == STATE else self.defect
         return self.model_copy(update=proof)
 
     def add_failed_trial(self, sentence: str) -> Self:
@@ -145,7 +145,7 @@ class Finding(Record):
         """
         trial: dict[str, Any] = {"trial": sentence, "graded": "wrong result"}
         if all(is_rng(part) for part in self.defect.parts):
-            trial |= {"defect": self._effect}
+            trial |= {"defect": self.numbers if self.defect.check == STATE else self.defect}
         return self.model_copy(update=trial)
 
     def _is_optimizer_among(self, cause: Sequence[str]) -> bool:
@@ -156,14 +156,9 @@ class Finding(Record):
         )
 
     @property
-    def _effect(self) -> DefectKey:
-        """The numbers that differ, in place of a part of the state that is not their cause."""
-        trajectory_defects = [d for d in self.smallest.defect_keys if d.check == TRAJECTORY]
-        return (
-            trajectory_defects[0]
-            if trajectory_defects and self.defect.check == STATE
-            else self.defect
-        )
+    def numbers(self) -> DefectKey:
+        """The numbers that differ, in place of a sign that is not their cause."""
+        return next((d for d in self.smallest.defect_keys if d.check == TRAJECTORY), self.defect)
 
     @property
     def brief(self) -> str:

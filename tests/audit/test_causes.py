@@ -7,11 +7,14 @@ import pytest
 
 from chaos.audit.cause_search import CauseOutcome, CauseSearch, Paths
 from chaos.audit.causes import CauseTrials
+from chaos.audit.finding import group_findings
 from chaos.audit.folder import AuditFolder
+from chaos.audit.run_row import Defect
 from chaos.check.analysis import RunAnalysis
 from chaos.check.census import CensusDifference
 from chaos.model.history import Baseline
 from tests.audit.backend import FakeBackend, Ticking
+from tests.audit.cards import PARTED, run_of
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of
 
@@ -19,10 +22,10 @@ SIGNS = CensusDifference("aug.signs", "0.0", "350.0", is_initial=True)
 PROVEN = CauseOutcome((SIGNS,), (SIGNS,))
 
 
-def search_again(
+def build_trials(
     monkeypatch: pytest.MonkeyPatch, earlier: Sequence[CauseOutcome], *, mends: bool
-) -> tuple[CauseOutcome | None, list[Paths]]:
-    """Return what a second finding is told by the outcomes of earlier ones, and what it tried."""
+) -> tuple[CauseTrials, list[Paths]]:
+    """Return trials with the outcomes of earlier findings, and a list of what they try."""
     tried: list[Paths] = []
 
     def find_idle_parts(_: CauseSearch, __: RunAnalysis, paths: Paths) -> tuple[str, ...] | None:
@@ -35,6 +38,14 @@ def search_again(
     folder, baseline = AuditFolder(Path(), {}), Baseline([Story().baseline()])
     trials = CauseTrials(FakeBackend(), Ticking(), folder, baseline, (), 1e18, 2)
     trials._outcome_by_finding = {str(n): outcome for n, outcome in enumerate(earlier)}
+    return trials, tried
+
+
+def search_again(
+    monkeypatch: pytest.MonkeyPatch, earlier: Sequence[CauseOutcome], *, mends: bool
+) -> tuple[CauseOutcome | None, list[Paths]]:
+    """Return what a second finding is told by the outcomes of earlier ones, and what it tried."""
+    trials, tried = build_trials(monkeypatch, earlier, mends=mends)
     return trials._repeat_cause(5, "trajectory"), tried
 
 
@@ -47,6 +58,21 @@ def test_a_cause_that_was_shown_is_tried_first_for_another_finding(
     assert outcome is not None
     assert outcome.cause == (SIGNS._replace(baseline_text=""),)
     assert outcome.idle == ("rng.torch",)
+
+
+@pytest.mark.parametrize("mends", [True, False])
+def test_a_sign_without_a_consequence_is_no_second_cause(
+    monkeypatch: pytest.MonkeyPatch, *, mends: bool
+) -> None:
+    """Ranks that read files of different ages, in a job that had lost a queue besides."""
+    ages = Defect(check="agreement", kind="ranks-disagree", sentence="files of different ages")
+    (finding,) = group_findings([run_of(5, ages, PARTED)])
+    trials, _ = build_trials(monkeypatch, [PROVEN], mends=mends)
+
+    found = trials._try_known_causes(finding)
+
+    assert found.cause == (("aug.signs",) if mends else ())
+    assert found.defect == (PARTED.key if mends else ages.key)
 
 
 def test_a_cause_that_does_not_mend_is_not_that_of_the_other_finding(
