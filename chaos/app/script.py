@@ -30,7 +30,7 @@ from chaos.run.environment import collect_environment
 from chaos.run.machine import has_ray
 from chaos.run.modules import ModuleFile, Modules
 from chaos.run.ports import Announcer
-from chaos.run.script_launcher import find_launcher_evidence
+from chaos.run.script_launcher import RankCount, find_launcher_evidence
 from chaos.scenario_file.load import SUFFIX
 
 R = TypeVar("R")
@@ -114,7 +114,7 @@ class LauncherRequest(Protocol):
         """The launcher that was given; None: it is guessed."""
 
     @property
-    def workers(self) -> int | tuple[int, int] | None:
+    def workers(self) -> RankCount:
         """The number of ranks, or the fewest and the most; None: none was given."""
 
 
@@ -152,7 +152,7 @@ def choose_launcher(
     announcer: Announcer,
     launcher_error: OtherLauncherError | None = None,
     *,
-    workers: int | tuple[int, int] | None = None,
+    workers: RankCount = None,
     takes_any_script: bool = False,
 ) -> Launcher:
     """Return the launcher that is given, or that the script shows; say how it is known.

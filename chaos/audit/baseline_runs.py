@@ -184,7 +184,7 @@ class CleanRunner:
             plan=add_idle_limit(plan, baseline),
             baseline=baseline,
             repetition=comparison,
-            times=min(map(RunTimes.from_history, runs)),
+            times=min(map(RunTimes.measure, runs)),
         )
 
     def build_extended_baseline(self, clean: CleanResult, backend: Backend) -> Baseline | None:
@@ -352,7 +352,7 @@ class CleanRunner:
                 *_build_notes(series, baseline_profile),
                 *note_clock_reports(profile, plan, comparison),
             ),
-            times=min(map(RunTimes.from_history, series.same_start_runs)),
+            times=min(map(RunTimes.measure, series.same_start_runs)),
             hash_seed_difference=series.hash_seed_difference,
             recoveries=tuple(_find_recoveries(plan)),
         )

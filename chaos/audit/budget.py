@@ -223,7 +223,7 @@ class RunTimes(NamedTuple):
     start_s: float = 0.0
 
     @classmethod
-    def from_history(cls, history: History) -> Self:
+    def measure(cls, history: History) -> Self:
         """Return the times of a run that is over."""
         fit_number = next((number for number, _ in history.select_events(FitCalled)), 0)
         step_number = next((number for number, _ in history.select_events(StepDone)), fit_number)

@@ -75,6 +75,8 @@ _NOT_NAMES = re.compile(r"#.*|[()\\\n]")
 # The most modules that are read: of the user's own code, and of all that is installed.
 OWN_MAX, INSTALLED_MAX = 1_000, 200
 
+#: a number of ranks, or the fewest and the most; None: none was given
+RankCount: TypeAlias = int | tuple[int, int] | None
 # Where a statement is: always run as its module is imported, run later, or run under a condition.
 _Nesting: TypeAlias = Literal["top", "function", "branch"]
 
@@ -108,7 +110,7 @@ class LauncherEvidence:
             else "python"
         )
 
-    def add_workers(self, workers: int | tuple[int, int] | None) -> "LauncherEvidence":
+    def add_workers(self, workers: RankCount) -> "LauncherEvidence":
         """Return the evidence together with the number of ranks that was asked for, if any."""
         if self.lone_trainer is None or workers in (None, 1):
             return self

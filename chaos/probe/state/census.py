@@ -326,7 +326,7 @@ class Census:
             return
         path, state = f"{path}{OPTIMIZER_STATE}", OptimizerState(optimizer)
         self._record_value(path, state, optimizer, None)
-        self._add_tensors(path, state.list_tensors(), state.read)
+        self._add_tensors(path, state.list_tensors(), state.extract)
 
     def _add_tensors(
         self, path: str, tensors: Sequence[Any], read: Callable[[], Any]
@@ -347,7 +347,7 @@ class Census:
         self._add_hooks(path, module)
         path, flags = f"{path}{TRAINING_FLAGS}", TrainingFlags(module)
         self._record_value(path, flags, module, None)
-        values = flags.read()
+        values = flags.extract()
         self._add_entry(path, values, f"{sum(values)} of {len(values)} True")
 
     def _add_module(self, path: str, module: Any) -> None:

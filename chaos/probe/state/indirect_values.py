@@ -62,7 +62,7 @@ class StateLinks(NamedTuple):
             if (id(tensor), name) in owners
         ]
 
-    def read(self) -> list[tuple[int | str, ...]]:
+    def extract(self) -> list[tuple[int | str, ...]]:
         """Return the links as plain tuples."""
         return [tuple(link) for link in self.list_links()]
 
@@ -87,7 +87,7 @@ class OptimizerState(NamedTuple):
 
     optimizer: Any
 
-    def read(self) -> list[tuple[int, str, Any]]:
+    def extract(self) -> list[tuple[int, str, Any]]:
         """Return a parameter's number, a name and a value for each, in the parameters' order."""
         tensor_type = sys.modules["torch"].Tensor
         return [
@@ -129,7 +129,7 @@ class TrainingFlags(NamedTuple):
 
     module: Any
 
-    def read(self) -> list[bool]:
+    def extract(self) -> list[bool]:
         """Return `requires_grad` of each parameter, in the order of `parameters()`."""
         return [parameter.requires_grad for parameter in iterate_parameters(self.module)]
 

@@ -333,7 +333,7 @@ def _build_generator_kinds(
 def _extract_content(value: Any) -> Any:  # a value of a census
     """Return what is kept of a value: the state of a generator or a module, else the value."""
     if isinstance(value, TrainingFlags | StateLinks | OptimizerState):
-        return value.read()
+        return value.extract()
     if isinstance(value, GroupLink):
         return value.key
     if is_module(type(value)):
