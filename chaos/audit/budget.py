@@ -239,16 +239,13 @@ class MachineLoad(NamedTuple):
     cores: int = 1
     process_count: float = 0.0
 
-    def compare_speed(self, process_count: int, other_count: int) -> float:
-        """Return how many times longer a process takes beside others of ours than beside fewer.
+    def estimate_slowdown(self, fewer: int, more: int) -> float:
+        """Return how many times longer each of more processes of ours takes than each of fewer.
 
         Processes that want a processor have equal shares of all.
         """
-        speed, other_speed = (
-            min(1.0, self.cores / (count + self.process_count))
-            for count in (process_count, other_count)
-        )
-        return other_speed / speed
+        shares = (min(1.0, self.cores / (n + self.process_count)) for n in (fewer, more))
+        return next(shares) / next(shares)
 
 
 NO_TIMES, IDLE_MACHINE = RunTimes(), MachineLoad()
@@ -279,9 +276,9 @@ class MinimumRuns:
         """
         least_s = self.total_s - self.spent_s
         lost_s = self.start_s + FAULT_COSTS * (self.run_s - self.start_s)
-        side_by_side = self.machine.compare_speed(self.lanes * self.workers, self.workers)
+        slowdown = self.machine.estimate_slowdown(self.workers, self.lanes * self.workers)
         work_s = (self.runs * self.run_s + self.places * lost_s) / self.lanes
-        return least_s, max(least_s, ENOUGH_TIMES * side_by_side * work_s)
+        return least_s, max(least_s, ENOUGH_TIMES * slowdown * work_s)
 
     @property
     def total_s(self) -> float:
@@ -322,12 +319,12 @@ class MinimumRuns:
         if budget.seconds is not None and not self.fits(budget):
             longest_s = max(ENOUGH_TIMES * self.total_s, self.spent_s + self.range_s[1])
             enough_s = 10 * math.ceil(longest_s / 10)
-            times = f"{MINIMUM_TIMES} times the default limit" if budget.is_default else "the limit"
+            limit = f"{MINIMUM_TIMES} times the default limit" if budget.is_default else "the limit"
             if budget.runs is not None and budget.runs < self.places:
                 command = remove_option(command, "--max-runs")
             yield warning(
                 f"an answer needs {plural(self.runs, 'run')} with faults, some "
-                f"{self.total_s:.0f} s in all, and {times} is "
+                f"{self.total_s:.0f} s in all, and {limit} is "
                 f"{budget.longest_s:.0f} s: this audit can find something wrong, and cannot "
                 f"pass; this one can: `{set_time_limit(command, enough_s)}`; fewer epochs or "
                 "less data, by the script's own arguments after --, make it shorter"

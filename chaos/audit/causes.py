@@ -83,19 +83,23 @@ class CauseTrials:
         """Return a finding as one of another's cause, if its run is right with that given back.
 
         Its own sign has no consequence then. Ranks that read files of different ages, as those of a
-        right job may, were called a second cause of a job that had lost a queue.
+        right job may, were called a second cause of a job that had lost a queue. The finding's own
+        check is to pass as well: a process that is left over is wrong beside equal numbers, too.
         """
         if finding.is_open or finding.cause or finding.defect.check == STATE:
             return finding
-        number = finding.smallest.number
-        outcome = self._repeat_cause(number, TRAJECTORY)
-        if outcome is None or outcome.cause is None:
+        outcome = self._repeat_cause(finding.smallest.number, finding.defect.check)
+        if outcome is None or outcome.is_drawn:
             return finding
-        lines = find_value_lines(self._load_analysis(number), outcome.cause, finding.lines)
-        proven_finding = finding.add_proof(
-            outcome.sentence, lines, [candidate.path for candidate in outcome.cause]
-        )
-        return proven_finding.replace(defect=finding.numbers, graded="wrong result")
+        proven_finding = self._add_proof(finding, outcome)
+        return proven_finding.name_numbers().replace(graded="wrong result")
+
+    def _add_proof(self, finding: Finding, outcome: CauseOutcome) -> Finding:
+        """Return the finding with the cause of an outcome, and the lines that made its values."""
+        cause = outcome.cause or ()
+        analysis = self._load_analysis(finding.smallest.number)
+        lines = find_value_lines(analysis, cause, finding.lines)
+        return finding.add_proof(outcome.sentence, lines, [candidate.path for candidate in cause])
 
     def recheck_accepted(self) -> tuple[RunRow, ...]:
         """Return the rows; wrong are those accepted as drawn where that is not what happened.
@@ -146,12 +150,8 @@ class CauseTrials:
         if outcome is None:
             return finding
         self._outcome_by_finding[finding.name] = outcome
-        analysis = self._load_analysis(finding.smallest.number)
         if outcome.cause:
-            lines = find_value_lines(analysis, outcome.cause, finding.lines)
-            proven_finding = finding.add_proof(
-                outcome.sentence, lines, [candidate.path for candidate in outcome.cause]
-            )
+            proven_finding = self._add_proof(finding, outcome)
             grade = self._find_severity(proven_finding, outcome)
             return proven_finding.replace(graded=grade)
         if not outcome.generators or finding.defect.check not in _CHANCE_CHECKS:

@@ -21,11 +21,11 @@ from chaos.record import Record
 from chaos.resume.state_snapshots import is_rng
 from chaos.wording import capitalize_first, format_sentence, plural
 
-# From the least that a reproduction needs to the most.
-# The checks that tell of a place in the data, each where the others do not show.
-# The most telling first: where training went on, in which order, and what was missing in the end.
+# The checks that tell of a place in the data, each where the others do not show. The most telling
+# first: where training went on, in which order, and what was missing in the end.
 _DATA = (CURSOR, SAMPLE_ORDER, SAMPLES, EPOCHS)
 HEADS_MIN = 2  # right resumes, without which nothing shows that places matter
+# From the least that a reproduction needs to the most.
 _FAULTS = ("kill_worker", "kill_loader", "fail_save", "kill_node", "preempt_node")
 
 
@@ -133,20 +133,18 @@ class Finding(Record):
 
         A part of the state that is not among it is no longer named as what is lost: it follows.
         """
-        proof: dict[str, Any] = {"proof": sentence, "lines": tuple(lines), "cause": tuple(cause)}
-        if not ({*self.defect.parts} & {*cause} or self._is_optimizer_among(cause)):
-            proof["defect"] = self.numbers if self.defect.check == STATE else self.defect
-        return self.model_copy(update=proof)
+        is_named = {*self.defect.parts} & {*cause} or self._is_optimizer_among(cause)
+        finding = self if is_named or self.defect.check != STATE else self.name_numbers()
+        return finding.replace(proof=sentence, lines=tuple(lines), cause=tuple(cause))
 
     def add_failed_trial(self, sentence: str) -> Self:
         """Return the finding with what did not mend it: generators, which are not the cause then.
 
         The result is wrong: nothing shows that it is only drawn otherwise.
         """
-        trial: dict[str, Any] = {"trial": sentence, "graded": "wrong result"}
-        if all(is_rng(part) for part in self.defect.parts):
-            trial |= {"defect": self.numbers if self.defect.check == STATE else self.defect}
-        return self.model_copy(update=trial)
+        is_drawn = self.defect.check == STATE and all(is_rng(part) for part in self.defect.parts)
+        finding = self.name_numbers() if is_drawn else self
+        return finding.replace(trial=sentence, graded="wrong result")
 
     def _is_optimizer_among(self, cause: Sequence[str]) -> bool:
         """Return whether one of several optimizers is the cause, of whose parts one is lost."""
@@ -155,10 +153,10 @@ class Finding(Record):
             for part in self.defect.parts
         )
 
-    @property
-    def numbers(self) -> DefectKey:
-        """The numbers that differ, in place of a sign that is not their cause."""
-        return next((d for d in self.smallest.defect_keys if d.check == TRAJECTORY), self.defect)
+    def name_numbers(self) -> Self:
+        """Return the finding with the numbers that differ, in place of a sign that only follows."""
+        defect = next((d for d in self.smallest.defects if d.check == TRAJECTORY), None)
+        return self if defect is None else self.replace(defect=defect.key, facts=defect.facts)
 
     @property
     def brief(self) -> str:

@@ -416,7 +416,22 @@ class FileContents:
         is_last = attempt == self.run.attempts[-1].index and self.run.ending.is_finished
         offsets = (0, spare_count) if is_last else range(spare_count + 1)
         return next(
-            (offset for offset in offsets if _has_content(run_files, baseline_files[offset:])), 0
+            (o for o in offsets if self._has_content(run_files, baseline_files[o:])),
+            spare_count if is_last else 0,
+        )
+
+    def _has_content(
+        self, run_files: Sequence[WrittenFile], other_files: Sequence[WrittenFile]
+    ) -> bool:
+        """Return whether each file, in their order, holds what the other one does.
+
+        Of what is known to repeat itself: a right job may write the time into each save.
+        """
+        return all(
+            run_file.digests.get(entry) == digest
+            for run_file, other_file in zip(run_files, other_files, strict=False)
+            for entry, digest in other_file.digests.items()
+            if entry in self._proven_entries
         )
 
     @cached_property
@@ -519,14 +534,6 @@ def _group_by_place(files: Iterable[WrittenFile]) -> _FilesByPlace:
         place_key = (written_file.file, written_file.training_place, written_file.event.attempt)
         files_by_place.setdefault(place_key, []).append(written_file)
     return files_by_place
-
-
-def _has_content(run_files: Sequence[WrittenFile], other_files: Sequence[WrittenFile]) -> bool:
-    """Return whether each file, in their order, holds what the other one does."""
-    return all(
-        run_file.parts and run_file.digests == other_file.digests
-        for run_file, other_file in zip(run_files, other_files, strict=False)
-    )
 
 
 def _find_latest_files(files: Iterable[WrittenFile]) -> Mapping[RankName, WrittenFile]:

@@ -17,13 +17,13 @@ import msgspec
 
 from chaos.errors import HarnessError
 from chaos.launch.folder_snapshot import FolderChange, FolderSnapshot
-from chaos.launch.node_disk import HEAD, NodeDisk, find_disks
+from chaos.launch.node_disk import HEAD, NodeDisk, find_disks, find_training_marks
 from chaos.launch.objects_outside import remove_objects
 from chaos.model.event import AnyEvent, Disturbed, FolderCompared, WroteOutside
 from chaos.model.objects import is_store_object
 from chaos.model.paths import is_in_folder, is_node_path
 from chaos.probe.address import RunAddress
-from chaos.probe.write_ledger import TRAINS, How, LedgerLine, WriteLimits, is_spared
+from chaos.probe.write_ledger import How, LedgerLine, WriteLimits, is_spared
 from chaos.run.ports import LaneFolders, call_in_view
 
 _ReportedWrite: TypeAlias = Literal[
@@ -261,8 +261,7 @@ def _list_created_folders(lines: Iterable[LedgerLine], folder: Path) -> list[str
 
 def _find_training_start(run: RunAddress) -> float:
     """Return the time at which a run's training began (unix, ns)."""
-    marks = (run.directory / "nodes").glob(f"*/{TRAINS}")
-    return min((mark.stat().st_mtime_ns for mark in marks), default=inf)
+    return min((mark.stat().st_mtime_ns for mark in find_training_marks(run)), default=inf)
 
 
 def _find_unrecorded(

@@ -14,7 +14,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import process
@@ -96,7 +96,7 @@ class NodeDisk:
             [*run_folders, self.tmp],
             self.confines,
             keep_object,
-            has_trained_before=any((self.run.directory / "nodes").glob(f"*/{TRAINS}")),
+            has_trained_before=any(find_training_marks(self.run)),
         )
         start_ledger(ledger)
         return ledger
@@ -227,6 +227,11 @@ def find_disks(run: RunAddress, tiers: Tiers = NO_TIERS) -> list[NodeDisk]:
     """Return the disks of all nodes that had a process of a run, and that of the script's start."""
     folders = sorted((run.directory / "nodes").glob(f"*/{LEDGER}"))
     return [NodeDisk(run, folder.parent.name, tiers=tiers) for folder in folders]
+
+
+def find_training_marks(run: RunAddress) -> Iterator[Path]:
+    """Yield a file of each node on which a run has trained, as old as the training there."""
+    yield from (run.directory / "nodes").glob(f"*/{TRAINS}")
 
 
 def reserve_short_folder(run: RunAddress) -> None:

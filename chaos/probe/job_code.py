@@ -18,6 +18,7 @@ from chaos.model.event import CodeLine, LoopBody
 from chaos.model.masking import MASK, is_secret, mask_text
 
 _CHAOS = Path(__file__).parents[1]
+_Loop = ast.For | ast.AsyncFor | ast.While
 _AROUND = 2  # lines before it, and as many after it
 _LENGTH_MAX = 100
 _TEXT = re.compile(r"""(["']).*?\1""")
@@ -57,7 +58,7 @@ def find_outer_loops(frame: FrameType | None) -> tuple[LoopBody, ...]:
         scope = _find_scope(code) if is_job_file(code.co_filename) else None
         frame_loops = []
         for node in () if scope is None else _walk_scope(scope):
-            if isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            if isinstance(node, _Loop):
                 body = node.body[0].lineno, node.body[-1].end_lineno or 0
                 if body[0] <= line <= body[1]:
                     first_line = _find_body_start(node.body)
@@ -87,7 +88,7 @@ def _find_step_function(frame: FrameType | None) -> Iterator[LoopBody]:
     scope = _find_scope(frame.f_code) if is_step else None
     if not isinstance(scope, ast.FunctionDef):
         return
-    if not any(isinstance(node, ast.For | ast.While) for node in _walk_scope(scope)):
+    if not any(isinstance(node, _Loop) for node in _walk_scope(scope)):
         first_line, last_line = _find_body_start(scope.body), scope.body[-1].end_lineno or 0
         yield LoopBody(file=file, first=first_line, last=last_line)
 

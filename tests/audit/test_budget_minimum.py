@@ -138,5 +138,5 @@ def test_what_an_answer_takes_is_a_range_that_knows_restarts_and_a_busy_machine(
     # Alone a run had two ninths of a core, and each of four has a sixth.
     assert busy.range_s[1] / calm.range_s[1] == pytest.approx((2 / 9) / (2 / 12) / 4)
     idle = MachineLoad(cores=8)
-    assert idle.compare_speed(4, 1) == 1.0
-    assert MachineLoad(cores=2).compare_speed(4, 1) == 2.0
+    assert idle.estimate_slowdown(1, 4) == 1.0
+    assert MachineLoad(cores=2).estimate_slowdown(1, 4) == 2.0

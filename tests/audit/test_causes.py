@@ -68,11 +68,32 @@ def test_a_sign_without_a_consequence_is_no_second_cause(
     ages = Defect(check="agreement", kind="ranks-disagree", sentence="files of different ages")
     (finding,) = group_findings([run_of(5, ages, PARTED)])
     trials, _ = build_trials(monkeypatch, [PROVEN], mends=mends)
+    checks = list[str]()
+    create_search = trials._create_search
+
+    def note_check(number: int, check: str, name: str) -> CauseSearch:
+        checks.append(check)
+        return create_search(number, check, name)
+
+    monkeypatch.setattr(trials, "_create_search", note_check)
 
     found = trials._try_known_causes(finding)
 
+    assert checks == ["agreement"]  # which is to pass: some signs are results themselves
     assert found.cause == (("aug.signs",) if mends else ())
     assert found.defect == (PARTED.key if mends else ages.key)
+
+
+def test_a_generator_that_mends_is_no_cause_of_another_sign(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = CensusDifference("rng.torch", "", "", is_initial=True)
+    drawn = CauseOutcome((rng,), (rng,), generators=("rng.torch",))
+    ages = Defect(check="agreement", kind="ranks-disagree", sentence="files of different ages")
+    (finding,) = group_findings([run_of(5, ages, PARTED)])
+    trials, _ = build_trials(monkeypatch, [drawn], mends=True)
+
+    assert trials._try_known_causes(finding) == finding
 
 
 def test_a_cause_that_does_not_mend_is_not_that_of_the_other_finding(

@@ -91,6 +91,10 @@ def test_an_entry_that_comes_back_is_right_on_evidence() -> None:
     assert (found.status, found.evidence) == ("pass", 4)
 
 
+def number_of(saved: ev.FileSaved) -> int:
+    return int(saved.path.removesuffix(".pt")[-1])
+
+
 @pytest.mark.parametrize(("last", "status"), [(3, "pass"), (9, "fail")])
 def test_of_several_saves_at_one_place_a_restart_may_make_the_last_ones_alone(
     last: int, status: str
@@ -99,13 +103,21 @@ def test_of_several_saves_at_one_place_a_restart_may_make_the_last_ones_alone(
     plain = "g s s w:m1.pt w:m2.pt w:m3.pt u r c L:c0 ."
     line = "g s s w:m1.pt w:m2.pt x g s s w:m3.pt u r c L:c0 ."
 
-    def save(saved: ev.FileSaved) -> Sequence[ev.SavedPart]:
-        number = int(saved.path.removesuffix(".pt")[-1])
-        return [part(last if saved.attempt else number)]
+    def hold(content: int, clock: float) -> Sequence[ev.SavedPart]:
+        return [part(content), part(clock, name="written")]
 
-    verdict = of(save, line, lambda s: [part(int(s.path.removesuffix(".pt")[-1]))], plain=plain)
+    verdict = of(
+        lambda saved: hold(last if saved.attempt else number_of(saved), 7.5),
+        line,
+        lambda saved: hold(number_of(saved), 1.5),
+        lambda saved: hold(number_of(saved), 2.5),
+        plain=plain,
+    )
 
     assert result(verdict).status == status
+    if status == "fail":
+        (anomaly,) = result(verdict).anomalies
+        assert anomaly.facts["expected_value"]["size"] == 3  # and not that of its first save
 
 
 @pytest.mark.parametrize("contents", [(2, 1), (1, 1)], ids=["swapped", "the first twice"])
@@ -113,14 +125,11 @@ def test_saves_of_one_place_are_the_baselines_in_its_order(contents: tuple[int, 
     plain = "g s s w:m1.pt w:m2.pt u r c L:c0 ."
     line = "g s s x g s s w:m1.pt w:m2.pt u r c L:c0 ."
 
-    def number(saved: ev.FileSaved) -> int:
-        return int(saved.path.removesuffix(".pt")[-1])
-
     verdict = of(
-        lambda saved: [part(contents[number(saved) - 1])],
+        lambda saved: [part(contents[number_of(saved) - 1])],
         line,
-        lambda saved: [part(number(saved))],
-        lambda saved: [part(number(saved))],
+        lambda saved: [part(number_of(saved))],
+        lambda saved: [part(number_of(saved))],
         plain=plain,
     )
 

@@ -321,22 +321,22 @@ class Census:
 
     def _add_optimizer_state(self, path: str, optimizer: Any) -> None:
         """Look at the state of one of several optimizers: compared parts are of all of them."""
-        is_known = any(other is optimizer for other in self._optimizers)
-        if not is_known or not self._optimizers[1:]:
+        others = [other for other in self._optimizers if other is not optimizer]
+        if not others or len(others) == len(self._optimizers):
             return
         path, state = f"{path}{OPTIMIZER_STATE}", OptimizerState(optimizer)
         self._record_value(path, state, optimizer, None)
-        self._add_tensors(path, state.list_tensors(), state.extract)
+        self._add_tensors(path, state, state.list_tensors(), OptimizerState.extract)
 
     def _add_tensors(
-        self, path: str, tensors: Sequence[Any], read: Callable[[], Any]
+        self, path: str, value: Any, tensors: Sequence[Any], extract: Callable[[Any], Any]
     ) -> None:  # of torch's
-        """Look at what is read, unless its tensors are too large or on an accelerator."""
+        """Look at a value, unless its tensors are too large or on an accelerator."""
         torch, size = sys.modules["torch"], sum(tensor.numel() for tensor in tensors)
         if size > MODULE_MAX or not all(is_host_tensor(torch, tensor) for tensor in tensors):
             self.omitted_paths.append(path)
         else:
-            self._add_readable(path, None, lambda _: read())
+            self._add_readable(path, value, extract)
 
     def _add_training_flags(self, path: str, module: Any) -> None:
         """Look which parameters of a module train, and its hooks, if no module is around it."""
@@ -361,7 +361,9 @@ class Census:
         if compared_count or not module_tensors:
             return
         self._record_value(path, module, None, None)
-        self._add_tensors(path, module_tensors, lambda: [t.detach() for t in module_tensors])
+        self._add_tensors(
+            path, module_tensors, module_tensors, lambda tensors: [t.detach() for t in tensors]
+        )
 
     def _iterate_uncompared_tensors(
         self, module: Any

@@ -1,4 +1,4 @@
-"""Values that a census reads through an object: parameter groups, flags, and hooks.
+"""Values that a census reads through an object: parameter groups, states, flags, and hooks.
 
 A schedule that keeps `optimizer.param_groups` has the optimizer's own list until `load_state_dict`
 puts another one in its place (torch 2.13); from then on it sets rates that no step uses. A module
