@@ -31,6 +31,7 @@ from chaos.run.ports import Backend
 from chaos.wording import join_names, plural
 
 _TRIALS_FOLDER = "given"
+_KNOWN_CAUSE_RUNS = 2  # one keeps the values of a place, and one is given them
 #: the checks whose grade rests on a generator that did not come back
 _CHANCE_CHECKS = (STATE, TRAJECTORY)
 
@@ -50,11 +51,16 @@ class CauseTrials:
     end_ns: float
     minimum_runs: int
     show: Callable[[int], None] = lambda _: None
+    #: how many runs each trial of a known cause may take, whatever the search for it took
+    _known_cause_runs: int = field(init=False)
     #: the trials that time ended before they had an outcome
     untried_count: int = field(default=0, init=False)
     #: by the name of the finding, what was shown of it
     _outcome_by_finding: dict[str, CauseOutcome] = field(default_factory=dict, init=False)
     _outcomes: dict[tuple[int, str], CauseOutcome | None] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._known_cause_runs = min(_KNOWN_CAUSE_RUNS, self.minimum_runs)
 
     def judge(self, findings: Sequence[Finding]) -> tuple[list[Finding], tuple[Note, ...]]:
         """Return the findings with what was shown of them, and notes of those that are none."""
@@ -88,6 +94,7 @@ class CauseTrials:
         """
         if finding.is_open or finding.cause or finding.defect.check == STATE:
             return finding
+        self.minimum_runs = max(self.minimum_runs, self._known_cause_runs)
         outcome = self._repeat_cause(finding.smallest.number, finding.defect.check)
         if outcome is None or outcome.is_drawn:
             return finding

@@ -77,8 +77,11 @@ def test_a_sign_without_a_consequence_is_no_second_cause(
 
     monkeypatch.setattr(trials, "_create_search", note_check)
 
+    trials.minimum_runs = 0  # the search for the known cause took all
+
     found = trials._try_known_causes(finding)
 
+    assert trials.minimum_runs == 2
     assert checks == ["agreement"]  # which is to pass: some signs are results themselves
     assert found.cause == (("aug.signs",) if mends else ())
     assert found.defect == (PARTED.key if mends else ages.key)
