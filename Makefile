@@ -154,13 +154,13 @@ test: static  ## everything that must hold before a merge, real Ray clusters inc
 	cat "$$with_ray"; \
 	exit $$status
 
-campaigns: $(READY)  ## chaos itself under attack: a line of figures for each campaign (two hours)
+campaigns: $(READY)  ## chaos itself under attack: a line of figures for each campaign (four hours)
 	@status=0; \
 	for campaign in kills "kills --backend ray --tries 12" files records environments intruder \
-	    forks; do $(BIN)/python -m tests.campaigns.$$campaign || status=$$?; done; \
+	    forks restarts; do $(BIN)/python -m tests.campaigns.$$campaign || status=$$?; done; \
 	exit $$status
 
-nightly: static coverage $(S3_READY)  ## all of it: every scenario on Ray, every campaign in full (four hours)
+nightly: static coverage $(S3_READY)  ## all of it: every scenario on Ray, every campaign in full (six hours)
 	@$(BIN)/pytest --hypothesis-profile nightly -m "ray or nightly or not ray"
 	@$(BIN)/python -m tests.tools.s3 $(BIN)/chaos run scenarios
 	@$(MAKE) --no-print-directory canary

@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 
 from chaos.run.clock import SystemClock
-from tests.campaigns import environments, files, forks, intruder, kills, losses, records
+from tests.campaigns import (
+    environments,
+    files,
+    forks,
+    intruder,
+    kills,
+    losses,
+    records,
+    restarts,
+)
 from tests.campaigns.frame import Asked, Campaign
 
 
@@ -72,6 +81,7 @@ def nightly(
         nightly(intruder.campaign, 20, 15),
         nightly(forks.campaign, 2_000, 15),
         nightly(losses.campaign, 12, 5),
+        nightly(restarts.campaign, 2_000, 90),
         nightly(losses.campaign, 36, 45, pytest.mark.ray, backend="ray"),
     ],
 )
