@@ -93,15 +93,18 @@ class Budget:
         return max(0.0, OVERRUN * self.seconds - run_s - spent_s)
 
     def find_reached_option(self, *, seconds: float, runs: int, wrong: int = 0) -> str | None:
-        """Return the option whose limit was reached, None if none was."""
+        """Return the limit that was reached, as its option where it was given; None if none was."""
         if self.first_finding and wrong:
             return "--exitfirst"
         if self.runs is not None and runs >= self.runs:
             return f"--max-runs {self.runs}"
         share = FAULTS_SHARE if wrong else 1.0
-        if self.seconds is not None and seconds >= share * self.seconds:
-            return f"--time-limit {self.seconds:g}s"
-        return None
+        if self.seconds is None or seconds < share * self.seconds:
+            return None
+        text = f"--time-limit {self.seconds:g}s"
+        if self.is_default:
+            text = f"the default time limit of {self.seconds:g}s"
+        return text if seconds >= self.seconds else f"{share:.0%} of {text}"
 
 
 UNLIMITED = Budget()

@@ -13,8 +13,16 @@ def test_a_wrong_result_leaves_a_part_of_the_time_limit_for_its_cause() -> None:
             seconds=seconds, runs=BEGUN, begun_places=BEGUN, for_minimum=True, wrong=1
         )
         assert for_minimum is is_spent
-    assert LIMIT.find_reached_option(seconds=after, runs=BEGUN, wrong=1) == "--time-limit 100s"
+    assert (
+        LIMIT.find_reached_option(seconds=after, runs=BEGUN, wrong=1) == "70% of --time-limit 100s"
+    )
+    assert LIMIT.find_reached_option(seconds=101, runs=BEGUN, wrong=1) == "--time-limit 100s"
     assert LIMIT.find_reached_option(seconds=after, runs=BEGUN) is None
+
+
+def test_a_limit_that_nobody_gave_is_called_the_default() -> None:
+    default = Budget(seconds=60.0, is_default=True)
+    assert default.find_reached_option(seconds=61, runs=BEGUN) == "the default time limit of 60s"
 
 
 def test_a_right_job_may_take_as_long_as_an_answer_needs_by_default() -> None:
