@@ -138,7 +138,13 @@ def _build_blame(effects: "ResumeEffects", ineffective_parts: frozenset[RankName
     is_diverged = training_place is not None and has_diverged(analysis, *training_place)
     candidate_rows = [r for r in broken_rows if not is_rng(r.component)]
     # A part that is missing, or has its first value, was lost here whatever came before.
-    candidate_rows = [r for r in candidate_rows if r.standing != "different" or not is_diverged]
+    consequences = [r for r in candidate_rows if is_diverged and r.standing == "different"]
+    # A rate that its schedule sets is what a schedule of the run's own past makes of it.
+    schedule_ranks = {row.rank for row in consequences if row.group == "schedule"}
+    consequences += [
+        r for r in candidate_rows if r.group == "optimizer settings" and r.rank in schedule_ranks
+    ]
+    candidate_rows = [r for r in candidate_rows if r not in consequences]
     harmless_rows = [
         r
         for r in candidate_rows

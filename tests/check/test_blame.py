@@ -185,6 +185,21 @@ def test_what_was_lost_at_the_second_resume_is_told_by_what_follows_the_second()
     assert "after the resume at epoch 3" in messages[0]
 
 
+def test_a_rate_follows_the_schedule_of_a_run_that_had_left_its_baseline() -> None:
+    """A schedule that was saved before its step was one cause, and the rate it set a second."""
+    history = restored_wrong(TWICE.history(), "schedule", fresh("schedule"), since=1)
+    seen = next(seen for _, seen in history.select_events(ev.StateSeen))
+    of_its_past = msgspec.structs.replace(fresh("schedule")(seen), digest="past", size=2.0)
+    history = restored_wrong(history, "schedule", of_its_past, since=2)
+    history = restored_wrong(history, "optimizer.lr", fresh("optimizer.lr"), since=2)
+    trained = ev.Component(name="model", digest="odd", size=7.0)
+    history = restored_wrong(history, "model", trained, since=2, moment="left")
+
+    found = result_on("state", TWICE, moved(history, 3))
+
+    assert [anomaly.parts[0] for anomaly in found.anomalies] == ["schedule"]
+
+
 def test_gradients_that_waited_have_a_remedy_of_their_own() -> None:
     def waiting(history: History) -> History:
         def parts(seen: ev.StateSeen) -> tuple[ev.Component, ...]:
