@@ -45,6 +45,15 @@ if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 fi
 endef
 
+# Format, lint, types, and imports between the layers; silent where they are right.
+define CHECK_STATICALLY
+echo "chaos: formatting, linting, types, imports between the layers"; \
+$(BIN)/ruff format --check --quiet || { echo "chaos: run $(BIN)/ruff format" >&2; exit 1; }; \
+$(BIN)/ruff check --quiet || exit 1; \
+$(BIN)/mypy --no-error-summary || exit 1; \
+contracts=$$($(BIN)/lint-imports 2>&1) || { echo "$$contracts" >&2; exit 1; }
+endef
+
 .PHONY: help setup s3 field canary demo bench matrix statistics pictures docs mutants campaigns nightly test check coverage static clean
 
 help:  ## list the commands
@@ -145,12 +154,14 @@ pictures: $(READY)  ## the pictures in docs/, taken of reports made here (needs 
 mutants: $(READY)  ## does a test notice when a check is wrong? a seeded sample (some ten minutes)
 	@$(BIN)/python -m tests.mutation.hunt $(MUTANTS)
 
-test: static  ## everything that must hold before a merge, real Ray clusters included
-	@echo "chaos: testing, without Ray and beside it with Ray, which waits most of its time"
+test: $(READY)  ## everything that must hold before a merge, real Ray clusters included
+	@echo "chaos: checking, and testing without Ray and beside it with Ray, which waits most of its time"
 	@status=0; with_ray=$$(mktemp); trap 'rm -f "$$with_ray"' EXIT; \
+	( $(CHECK_STATICALLY) ) & static=$$!; \
 	$(BIN)/pytest tests/ray -m "ray and not nightly" >"$$with_ray" 2>&1 & ray=$$!; \
 	$(NICE) $(ALONE) || status=$$?; \
 	wait $$ray || status=$$?; \
+	wait $$static || { status=$$?; echo "chaos: the static checks failed, see above" >&2; }; \
 	cat "$$with_ray"; \
 	exit $$status
 
@@ -175,14 +186,7 @@ coverage: $(READY)  ## how much of the pure parts their tests reach; fails below
 	@$(BIN)/coverage report --skip-covered --sort cover
 
 static: $(READY)
-	@echo "chaos: formatting"
-	@$(BIN)/ruff format --check --quiet || { echo "chaos: run $(BIN)/ruff format" >&2; exit 1; }
-	@echo "chaos: linting"
-	@$(BIN)/ruff check --quiet
-	@echo "chaos: types"
-	@$(BIN)/mypy --no-error-summary
-	@echo "chaos: imports between the layers"
-	@found=$$($(BIN)/lint-imports 2>&1) || { echo "$$found" >&2; exit 1; }
+	@$(CHECK_STATICALLY)
 
 clean:  ## remove caches and build output; .venv and reports stay
 	@rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
