@@ -48,6 +48,7 @@ from chaos.audit.site_sample import STEP_PLACES_MAX, choose_fault_sites
 from chaos.audit.threads import ThreadLimit
 from chaos.errors import ChaosError, NoViewError
 from chaos.model.plan import Plan
+from chaos.resume.repeated_setup import has_setup_steps
 from chaos.run.clock import Clock, elapsed_seconds
 from chaos.run.directory import RunDirectory, explain_full_disk
 from chaos.run.ports import Backend, JudgingBackend, ScriptBackend
@@ -243,9 +244,11 @@ class Audit:
             self.choice.seed,
             # Only where a job repeats itself exactly: else a difference in a run could be of any of
             # its faults, or of none. And only where nothing bounds the faults of a run: a script
-            # that begins again by itself does so after `most_faults` of them.
+            # that begins again by itself does so after `most_faults` of them. Nor where each start
+            # may repeat steps: their places are counted on from there, and known afterwards alone.
             may_chain=clean.repetition.is_exact
             and not self.choice.one_by_one
+            and not has_setup_steps(clean.baseline.runs[0])
             and clean.profile.most_faults is None,
             single_count=0 if self.ray is not None else PARTS,
             earlier_sites=NOTHING_KNOWN

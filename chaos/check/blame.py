@@ -138,13 +138,8 @@ def _build_blame(effects: "ResumeEffects", ineffective_parts: frozenset[RankName
     is_diverged = training_place is not None and has_diverged(analysis, *training_place)
     candidate_rows = [r for r in broken_rows if not is_rng(r.component)]
     # A part that is missing, or has its first value, was lost here whatever came before.
-    consequences = [r for r in candidate_rows if is_diverged and r.standing == "different"]
-    # A rate that its schedule sets is what a schedule of the run's own past makes of it.
-    schedule_ranks = {row.rank for row in consequences if row.group == "schedule"}
-    consequences += [
-        r for r in candidate_rows if r.group == "optimizer settings" and r.rank in schedule_ranks
-    ]
-    candidate_rows = [r for r in candidate_rows if r not in consequences]
+    if is_diverged:
+        candidate_rows = _drop_consequences(candidate_rows)
     harmless_rows = [
         r
         for r in candidate_rows
@@ -182,6 +177,18 @@ def _build_blame(effects: "ResumeEffects", ineffective_parts: frozenset[RankName
         tuple(generator_rows),
         tuple(moved_buffers),
     )
+
+
+def _drop_consequences(rows: Sequence[ResumeRow]) -> list[ResumeRow]:
+    """Return the rows without those that are only other, and rates that such a schedule sets."""
+    other_rows = [row for row in rows if row.standing == "different"]
+    schedule_ranks = {row.rank for row in other_rows if row.group == "schedule"}
+    return [
+        row
+        for row in rows
+        if row not in other_rows
+        and not (row.group == "optimizer settings" and row.rank in schedule_ranks)
+    ]
 
 
 # -- what followed ---------------------------------------------------------------------------------

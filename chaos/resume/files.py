@@ -373,13 +373,21 @@ class RunFiles:
         """Return the save that wrote the file which was read."""
         if load.saved_attempt is None:
             return None
-        save_key = (load.saved_attempt, load.saved_rank, load.saved_epoch, load.saved_step)
-        for save in reversed(self.saves):
-            is_same_key = (save.attempt, save.rank, save.epoch, save.step) == save_key
-            # By the digest too: several files are saved at one place.
-            if is_same_key and save.digest == load.digest:
-                return save
-        return None
+        writer, saved_place = (load.saved_attempt, load.saved_rank), find_save_place(load)
+        # By the digest too: several files are saved at one place.
+        equal_saves = [
+            save
+            for save in reversed(self.saves)
+            if (save.attempt, save.rank) == writer and save.digest == load.digest
+        ]
+        places = [TrainingPlace(save.epoch, save.step) for save in equal_saves]
+        if saved_place in places:
+            return equal_saves[places.index(saved_place)]
+        # A save beside training ends at a later place than it began.
+        return next(
+            (save for save, place in zip(equal_saves, places, strict=True) if place < saved_place),
+            None,
+        )
 
     def find_ages(self, load: FileLoaded) -> set[TrainingPlace]:
         """Return the places at which a file of these bytes was saved."""

@@ -22,6 +22,7 @@ from chaos.resume.files import (
     mask_path_numbers,
 )
 from chaos.resume.save_evidence import SaveCopies, find_copies, mask_name_numbers
+from chaos.resume.save_pointers import find_pointers, is_pointed_to
 from chaos.resume.save_rules import (
     LOST_RULES,
     SERIES_RULES,
@@ -60,13 +61,23 @@ class SavesAtStart:
         self.files, self.attempt = files, attempt
         #: the number of the event with which the attempt starts
         self.start_number = min((start.number for start in attempt.starts.values()), default=0)
-        self.present_saves = files.find_readable_saves(attempt.index, end_number=self.start_number)
+        self._pointers = find_pointers(files)
+        self.present_saves = self._select_pointed_to(
+            files.find_readable_saves(attempt.index, end_number=self.start_number)
+        )
         self.loads = find_resume_loads(files, attempt)
         self._completeness = SaveCompleteness(
             files, attempt_index=attempt.index, is_resized=is_resized
         )
         copies = SaveCopies(files, tiers, start_number=self.start_number)
         self._job = JobEvidence(files, copies, cwd)
+
+    def _select_pointed_to(self, saves: list[SavedFile]) -> list[SavedFile]:
+        return [
+            save
+            for save in saves
+            if is_pointed_to(self.files, self._pointers, save, self.attempt.index)
+        ]
 
     def find_resume_place(self, rank: int) -> TrainingPlace:
         """Return the place at which a rank resumed: of its state, else of its file."""
@@ -187,8 +198,8 @@ class SavesAtStart:
         The files that the ranks found as they began are the evidence, not those written before:
         these may have been removed since, be copied elsewhere later, or lie on a lost node's disk.
         """
-        last_saves = self.files.find_unconfirmed_saves(
-            self.attempt.index, end_number=self.start_number
+        last_saves = self._select_pointed_to(
+            self.files.find_unconfirmed_saves(self.attempt.index, end_number=self.start_number)
         )
         saves = _select_counted(UNREAD_RULES, self._job, self.present_saves or last_saves)
         files = [save.file for save in saves]
@@ -229,7 +240,7 @@ def find_resume_loads(files: RunFiles, attempt: Attempt) -> Mapping[int, tuple[i
 
     Of several that it read, the one with the model of the place where it trains; else the youngest.
     """
-    loads = {}
+    loads, pointers = {}, find_pointers(files)
     for rank in sorted(attempt.starts):
         state_place = find_state_place(attempt, rank)
         model_loads = [
@@ -239,7 +250,15 @@ def find_resume_loads(files: RunFiles, attempt: Attempt) -> Mapping[int, tuple[i
             and is_readable_run_file(load)
             and files.has_model(load, state_place)
         ]
-        load = model_loads[-1] if model_loads else files.find_newest_load(attempt.index, rank)
+        newest_loads = [
+            item
+            for item in files.find_newest_loads(attempt.index, rank).values()
+            if item[1].path not in pointers
+        ]
+        newest_load = max(
+            newest_loads, key=lambda item: files.find_content_place(item[1]), default=None
+        )
+        load = model_loads[-1] if model_loads else newest_load
         if load is not None and files.find_origin(load[1]) is not None:
             loads[rank] = load
     return loads

@@ -33,6 +33,7 @@ from chaos.model.events.base import WorkerEvent
 from chaos.model.history import History, JournalEntry
 from chaos.model.places import AttemptRank, TrainingPlace
 from chaos.resume.attempt import Attempt, RankStart, ResumePoint, build_attempts
+from chaos.resume.repeated_setup import RepeatedSetup, find_repeated_setups, shift_place
 from chaos.resume.resume_place import (
     STEPS_MAX,
     InferredPlace,
@@ -56,24 +57,23 @@ class _Move:
 
     def __call__(self, epoch: int, step: int | None) -> dict[str, int]:
         """Return the fields of a place that is recorded as this one."""
-        resume_place = self.resume_point.training_place
-        fields = {"epoch": epoch + resume_place.epoch - self.recorded_place.epoch}
-        if step is not None:
-            is_first = epoch == self.recorded_place.epoch
-            fields["step"] = step + (
-                resume_place.step - self.recorded_place.step if is_first else 0
-            )
-        return fields
+        place = shift_place(
+            TrainingPlace(epoch, step or 0), self.recorded_place, self.resume_point.training_place
+        )
+        return {"epoch": place.epoch} if step is None else place._asdict()
 
 
 def relocate_attempts(history: History, baseline: History) -> tuple[History, Found]:
     """Return a run with its later attempts at the places where they resumed, and these.
 
     They are those of ranks whose place no event tells as well; starts stay as they were recorded.
-    What a rank did before it read its save, and resumed there, is set aside.
+    What a rank did before it read its save, and resumed there, is set aside. So are steps that each
+    start makes after the read, before it goes on.
     """
     history = _drop_prelude(history)
-    all_moves = _find_moves(history, baseline)
+    setups = find_repeated_setups(history, baseline)
+    history = _set_aside(history, {rank: setup.end for rank, setup in setups.items()})
+    all_moves = {**_find_moves(history, baseline), **_build_setup_moves(setups)}
     moves = {
         rank: move
         for rank, move in all_moves.items()
@@ -119,7 +119,13 @@ def _drop_prelude(history: History) -> History:
         for attempt_rank in position_numbers.keys() | steps.keys()
         if attempt_rank.attempt > 0 and len(steps.get(attempt_rank, ())) <= most_steps
     )
-    ends = dict.fromkeys(later_ranks, len(history)) | ends
+    return _set_aside(history, dict.fromkeys(later_ranks, len(history)) | ends)
+
+
+def _set_aside(history: History, ends: Mapping[AttemptRank, int]) -> History:
+    """Return a run without the steps of ranks, up to an event for each."""
+    if not ends:
+        return history
 
     def replace_entry(number: int, entry: JournalEntry) -> JournalEntry:
         event = entry.event
@@ -130,6 +136,14 @@ def _drop_prelude(history: History) -> History:
 
     entries = [replace_entry(number, entry) for number, entry in enumerate(history)]
     return History(entries, torn=history.torn, hidden=history.hidden)
+
+
+def _build_setup_moves(setups: Mapping[AttemptRank, RepeatedSetup]) -> dict[AttemptRank, _Move]:
+    return {
+        rank: _Move(setup.recorded_place, ResumePoint(setup.resume_place, "file"))
+        for rank, setup in setups.items()
+        if setup.resume_place is not None
+    }
 
 
 def _has_no_place(event: AnyEvent) -> bool:

@@ -68,3 +68,20 @@ def test_it_is_compared_from_where_it_resumed(tmp_path: Path, run: RunScenario) 
     assert done.verdict.status == "pass", done.verdict.headline
     assert done.verdict.restarts.resumed == 2
     assert [resume.epoch for resume in done.verdict.diagnosis] == [2, 3]
+
+
+def test_a_teacher_that_is_trained_after_the_save_was_read_is_no_second_start(
+    tmp_path: Path, run: RunScenario
+) -> None:
+    """The student was said to have lost its model, as training began where the teacher's does."""
+    late_teacher = JOB.replace("    teacher = fitted()\n", "").replace(
+        "    for epoch in range", "    teacher = fitted()\n    for epoch in range"
+    )
+    (tmp_path / "train.py").write_text(late_teacher, encoding="utf-8")
+    file = tmp_path / "teacher.chaos.yaml"
+    file.write_text(SCENARIO.partition("  - at: {epoch: 3")[0], encoding="utf-8")
+
+    done = run(file)
+
+    assert done.verdict.status == "pass", done.verdict.headline
+    assert done.verdict.restarts.resumed == 1
