@@ -109,8 +109,6 @@ CORE_COMMANDS = tuple(
         ),
         ("run", "run:run", START, "Run scenarios and judge the results."),
         ("report", "report:report", RESULTS, "List runs, open a report or convert it."),
-        ("replay", "replay:replay", RESULTS, "Execute the plan of a recorded run again."),
-        ("rejudge", "replay:rejudge", RESULTS, "Judge recorded runs again."),
         ("schema", "schema:schema", TOOLS, "Print the JSON Schema of scenario files."),
     )
 )

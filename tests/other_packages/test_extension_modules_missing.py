@@ -22,7 +22,7 @@ QUICK = "not (ray or nightly or embedded or slow)"
 COMMANDS = {
     "catalogue": ["list"],
     "doctor": ["doctor"],
-    "explain": ["explain"],
+    "explain": ["explain", "rejudge", "replay"],
     "guard": ["guard"],
     "init": ["init"],
     "lab": ["search", "compare", "selftest"],

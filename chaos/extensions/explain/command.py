@@ -17,8 +17,8 @@ from chaos.check.state import STATE
 from chaos.check.trajectory import TRAJECTORY
 from chaos.cli.commands import EXIT_INCONCLUSIVE, EXIT_PASS
 from chaos.cli.options import REPORTS, Reports
-from chaos.cli.replay import Yes, confirm_execution
 from chaos.errors import UsageError
+from chaos.extensions.explain.replay import Yes, confirm_execution
 from chaos.harness import load_recorded_history
 from chaos.launch.backends import open_backend
 from chaos.report.screen import ConsoleAnnouncer, build_console

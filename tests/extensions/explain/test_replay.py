@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cli import replay as cli
 from chaos.errors import HistoryError, UsageError
+from chaos.extensions.explain import replay as cli
 from chaos.run.directory import RunDirectory, create_run
 from tests.called import Done, chaos
 from tests.report.conftest import plan_of

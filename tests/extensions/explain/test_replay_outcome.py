@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.cli import replay
+from chaos.extensions.explain import replay
 from chaos.model.event import StepDone
 from chaos.model.history import History
 from chaos.report.outcome import FinishedRun

@@ -1,4 +1,4 @@
-"""`chaos replay` and `chaos rejudge`: a recorded run, executed again or only judged again."""
+"""`chaos replay`: the plan of a recorded run, executed again."""
 
 import os
 import shlex
@@ -16,7 +16,7 @@ from chaos.cli.cluster import AllowFaultsOn, AllowNodeLoss
 from chaos.cli.options import REPORTS, Reports
 from chaos.cli.run import KeepStorage, find_exit_code
 from chaos.errors import UsageError
-from chaos.harness import Harness, rejudge_run
+from chaos.harness import Harness
 from chaos.launch.backends import open_backend
 from chaos.model.arguments import build_command_line
 from chaos.model.event import LossResolved, StepDone
@@ -30,19 +30,9 @@ from chaos.report.terminal import print_suite
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 
+HELP_PANEL = "Results"
+HELP_LINE = "Execute the plan of a recorded run again."
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-
-
-def rejudge(
-    directories: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs.")],
-) -> None:
-    """Judge recorded runs again, with today's checks; nothing is executed.
-
-    Example: chaos rejudge reports/worker_killed_mid_epoch/0-20261121T014500
-    """
-    runs = [rejudge_run(path) for path in directories]
-    _print_runs(build_console(), runs)
-    raise typer.Exit(find_exit_code([build_suite_row(judged_run) for judged_run in runs]))
 
 
 def replay(
@@ -69,7 +59,7 @@ def replay(
         cwd, overrides = Path(plan.cwd), ClusterOverrides(permissions=permissions)
         harness = Harness(reports, console, cwd, executor, SystemClock(), keep_storage, overrides)
         replayed_run = harness.run_plan(plan)
-    _print_runs(console, [replayed_run])
+    print_runs(console, [replayed_run])
     console.print(describe_sameness(recorded_run, replayed_run), soft_wrap=True)
     raise typer.Exit(find_exit_code([build_suite_row(replayed_run)]))
 
@@ -119,7 +109,8 @@ def collect_losses(history: History) -> Losses:
     }
 
 
-def _print_runs(console: Console, runs: Sequence[FinishedRun]) -> None:
+def print_runs(console: Console, runs: Sequence[FinishedRun]) -> None:
+    """Print the result of each run, and the path of its report."""
     print_suite([build_suite_row(finished_run) for finished_run in runs], console)
     for finished_run in runs:
         console.print(f"report: {finished_run.directory}{os.sep}report.html", soft_wrap=True)
