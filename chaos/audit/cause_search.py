@@ -7,15 +7,13 @@ input*, 2002, there `ddmin`).
 """
 
 import json
-import math
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from chaos.audit.folder import AuditFolder
+from chaos.audit.folder import TrialRuns
 from chaos.check import census
 from chaos.check.analysis import RunAnalysis
 from chaos.check.census import CensusDifference
@@ -25,16 +23,12 @@ from chaos.check.trajectory import TRAJECTORY
 from chaos.model.events.state import HOOKS
 from chaos.model.history import Baseline
 from chaos.model.places import TrainingPlace
-from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.probe.state.restored_files import load_restored_files, write_order
 from chaos.probe.state.restored_values import FOLDER, GENERATORS, GIVE, GIVEN, KEEP, LOOK
-from chaos.probe.write_ledger import WriteLimits
 from chaos.report.outcome import FinishedRun
-from chaos.run.clock import Clock
-from chaos.run.directory import RunDirectory, create_run
+from chaos.run.directory import RunDirectory
 from chaos.run.display_path import format_path
-from chaos.run.ports import Backend
 from chaos.wording import join_names
 
 CAUSES_MAX = 4  # of more, `NAMED_MAX` are named
@@ -283,27 +277,62 @@ def find_nearest_cause(
     return all_paths, find_minimal_paths(all_paths, is_right)
 
 
+class GivenRun(NamedTuple):
+    """A run that was given values, and which of them could be set."""
+
+    run: FinishedRun
+    paths: frozenset[str]
+    #: those of them that are generators
+    generators: frozenset[str]
+
+
 @dataclass
-class CauseSearch:
-    """The runs by which a recorded run is explained, in folders below `folder`.
+class ValueRuns(TrialRuns):
+    """Trial runs that keep values of the job, or are given them."""
 
-    They are on the embedded backend, whatever that of the recorded run, since a plan comes out the
-    same each time there. After `end_ns` (monotonic) only the first `minimum_runs` still begin.
-    """
-
-    backend: Backend
-    clock: Clock
-    folder: AuditFolder
-    plan: Plan
-    baseline: Baseline
-    #: the one that is broken, and is to pass
-    check: str = TRAJECTORY
-    end_ns: float = math.inf
-    minimum_runs: int = 0
-    report: Callable[[str], None] = lambda _: None
-    run_count: int = field(default=0, init=False)
     #: the bodies of the job's loops: a file, the first line, the last
     _loops: list[tuple[str, int, int]] = field(default_factory=list, init=False)
+
+    def find_loops(self, analysis: RunAnalysis) -> None:
+        """Have values kept and given where the loops begin in which the model is called."""
+        self._loops = [
+            (loop.file, loop.first, loop.last) for loop in census.find_model_loops(analysis)
+        ]
+
+    def record_clean_values(self, paths: Paths, places: Collection[TrainingPlace]) -> Path:
+        """Run the job without faults, and return the folder in which it keeps the values."""
+        directory = self.create_directory("clean", self.plan.build_baseline_plan())
+        values_folder = _write_order(directory, KEEP, self._build_order(paths, places))
+        self.execute(directory, None)
+        return values_folder
+
+    def give_values(
+        self, paths: Paths, places: Mapping[int, TrainingPlace], values_folder: Path
+    ) -> GivenRun:
+        """Run the plan; each attempt in `places` gets what a clean run has kept at its place."""
+        directory = self.create_directory(f"given-{self.run_count}", self.plan)
+        order = {
+            "paths": paths,
+            "attempts": places,
+            "from": str(values_folder),
+            "loops": self._loops,
+        }
+        folder = _write_order(directory, GIVE, order)
+        run = self.execute(directory, self.baseline)
+        # Only of a run in which they were given.
+        return GivenRun(run, _load_given(folder, GIVEN), _load_given(folder, GENERATORS))
+
+    def _build_order(self, paths: Paths, places: Collection[TrainingPlace]) -> Mapping[str, object]:
+        return {"paths": paths, "places": sorted(places), "loops": self._loops}
+
+
+@dataclass
+class CauseSearch(ValueRuns):
+    """The search among values of a recorded run for those that explain it."""
+
+    #: the one that is broken, and is to pass
+    check: str = TRAJECTORY
+    report: Callable[[str], None] = lambda _: None
     #: of each run that came out right, the parts of the state that did not come back
     _idle_by_paths: dict[Paths, tuple[str, ...]] = field(default_factory=dict, init=False)
     #: what was given in any run that was not right with it, and what was given is a generator
@@ -330,9 +359,7 @@ class CauseSearch:
             census.find_resume_places(analysis),
             census.find_unread_paths(analysis),
         )
-        self._loops = [
-            (loop.file, loop.first, loop.last) for loop in census.find_model_loops(analysis)
-        ]
+        self.find_loops(analysis)
         if (file_outcome := self._find_file_cause(analysis, places)) is not None:
             return file_outcome
         loop_candidates, job_candidates, values_folder = self._list_candidates(analysis, places)
@@ -403,12 +430,10 @@ class CauseSearch:
         None where training is not the baseline's with them. Raises `TimeoutError` as above.
         """
         places = census.find_resume_places(analysis)
-        self._loops = [
-            (loop.file, loop.first, loop.last) for loop in census.find_model_loops(analysis)
-        ]
+        self.find_loops(analysis)
         if not places or self.plan.backend != "fork":
             return None
-        values_folder = self._record_clean_values(paths, {*places.values()})
+        values_folder = self.record_clean_values(paths, {*places.values()})
         return self._idle_by_paths[paths] if self._try_paths(paths, places, values_folder) else None
 
     def _watch_closely(
@@ -428,22 +453,12 @@ class CauseSearch:
         if not places:
             return None, Path()
         watched_places = {*places.values(), *filter(None, (first_place,))}
-        directory = self._create_directory("looked-at", self.plan)
+        directory = self.create_directory("looked-at", self.plan)
         _write_order(directory, LOOK, self._build_order(paths, watched_places))
-        watched_run = self._execute(directory, self.baseline)
-        values_folder = self._record_clean_values(paths, watched_places)
+        watched_run = self.execute(directory, self.baseline)
+        values_folder = self.record_clean_values(paths, watched_places)
         clean_baseline = Baseline([RunDirectory(values_folder.parent).load_history()])
         return RunAnalysis(self.plan, watched_run.history, clean_baseline), values_folder
-
-    def _record_clean_values(self, paths: Paths, places: Collection[TrainingPlace]) -> Path:
-        """Run the job without faults, and return the folder in which it keeps the values."""
-        directory = self._create_directory("clean", self.plan.build_baseline_plan())
-        values_folder = _write_order(directory, KEEP, self._build_order(paths, places))
-        self._execute(directory, None)
-        return values_folder
-
-    def _build_order(self, paths: Paths, places: Collection[TrainingPlace]) -> Mapping[str, object]:
-        return {"paths": paths, "places": sorted(places), "loops": self._loops}
 
     def _find_file_cause(
         self, analysis: RunAnalysis, places: Mapping[int, TrainingPlace]
@@ -452,16 +467,16 @@ class CauseSearch:
         files = find_files_ahead(analysis)
         if not files or not places:
             return None
-        clean_directory = self._create_directory("clean-files", self.plan.build_baseline_plan())
+        clean_directory = self.create_directory("clean-files", self.plan.build_baseline_plan())
         copies_folder = _order_file_copies(
             clean_directory, files, keep=sorted(set(places.values()))
         )
-        self._execute(clean_directory, None)
+        self.execute(clean_directory, None)
 
         def is_right(paths: Paths) -> bool:
-            directory = self._create_directory(f"files-{self.run_count}", self.plan)
+            directory = self.create_directory(f"files-{self.run_count}", self.plan)
             folder = _order_file_copies(directory, paths, give=places, source=copies_folder)
-            run = self._execute(directory, self.baseline)
+            run = self.execute(directory, self.baseline)
             is_right = _were_files_restored(folder, paths, places) and has_trained_equally(
                 run.analysis, run.verdict, self.check
             )
@@ -478,37 +493,22 @@ class CauseSearch:
 
     def _run_embedded(self) -> RunAnalysis | None:
         """Return the run as it is on the embedded backend; None if it is not wrong there."""
-        clean_run = self._execute(
-            self._create_directory("clean-embedded", self.plan.build_baseline_plan()), None
+        clean_run = self.execute(
+            self.create_directory("clean-embedded", self.plan.build_baseline_plan()), None
         )
         self.baseline = Baseline([clean_run.history])
-        run = self._execute(self._create_directory("embedded", self.plan), self.baseline)
+        run = self.execute(self.create_directory("embedded", self.plan), self.baseline)
         is_wrong = any(result.check == self.check for result in run.verdict.broken)
         return run.analysis if is_wrong else None
 
     def _try_paths(
         self, paths: Paths, places: Mapping[int, TrainingPlace], values_folder: Path
     ) -> bool:
-        directory = self._create_directory(f"given-{self.run_count}", self.plan)
-        order = {
-            "paths": paths,
-            "attempts": places,
-            "from": str(values_folder),
-            "loops": self._loops,
-        }
-        folder = _write_order(directory, GIVE, order)
-        run = self._execute(directory, self.baseline)
-        # Only of a run in which they were given.
-        path_lists = (
-            json.loads(file.read_text("utf-8")) for file in folder.glob(f"{GIVEN}-*.json")
+        run, restored_paths, generators = self.give_values(paths, places, values_folder)
+        self._generators |= generators
+        is_right = set(paths) <= restored_paths and has_trained_equally(
+            run.analysis, run.verdict, self.check
         )
-        restored_paths = set[str]().union(*path_lists)
-        generator_lists = (
-            json.loads(file.read_text("utf-8")) for file in folder.glob(f"{GENERATORS}-*.json")
-        )
-        self._generators |= set[str]().union(*generator_lists)
-        are_restored = set(paths) <= restored_paths
-        is_right = are_restored and has_trained_equally(run.analysis, run.verdict, self.check)
         if not is_right:
             # A fault that did not come about shows nothing of what was given.
             if FAULTS_HAPPENED in {r.check for r in run.verdict.results if r.status == "pass"}:
@@ -523,34 +523,15 @@ class CauseSearch:
         self.report(f"{path_names} given back: training {_choose_verb(is_right)} the baseline's")
         return is_right
 
-    def _create_directory(self, name: str, plan: Plan) -> RunDirectory:
-        if self.run_count >= self.minimum_runs and self.clock.now_ns() > self.end_ns:
-            raise TimeoutError
-        self.run_count += 1
-        return create_run(self.folder.path, name, self._confine_plan(plan), self.folder.env)
-
-    def _confine_plan(self, plan: Plan) -> Plan:
-        """Return an embedded plan that writes to `folder`, and to what its audit made elsewhere."""
-        plan = plan.replace(backend="fork")
-        confinement, folder = plan.confined, self.folder.path
-        if confinement is None or folder.is_relative_to(confinement.folder):
-            return plan
-        created_file = WriteLimits(Path(confinement.folder)).created_list
-        if created_file.is_file():
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copy(created_file, WriteLimits(folder).created_list)
-        confinement = confinement.replace(folder=str(folder))
-        return plan.replace(confined=confinement)
-
-    def _execute(self, directory: RunDirectory, baseline: Baseline | None) -> FinishedRun:
-        plan = directory.load_plan()
-        run = self.folder.execute(self.backend, plan, directory, baseline, self.clock)
-        directory.remove_storage()
-        return run
-
 
 def _choose_verb(is_right: bool) -> str:  # noqa: FBT001 - its only argument
     return "is" if is_right else "is not"
+
+
+def _load_given(folder: Path, name: str) -> frozenset[str]:
+    """Return what all ranks were given, by their lists of this name."""
+    lists = (json.loads(file.read_text("utf-8")) for file in folder.glob(f"{name}-*.json"))
+    return frozenset().union(*lists)
 
 
 def _write_order(directory: RunDirectory, name: str, order: Mapping[str, object]) -> Path:

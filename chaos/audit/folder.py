@@ -10,16 +10,18 @@ runs/<n>/    plan.json, history.jsonl, verdict.json of each run with a fault;
              report.html and logs only if the run represents a finding
 """
 
+import math
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from chaos import runner
 from chaos.job_failure import find_harm_error
-from chaos.model.history import History
+from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
+from chaos.probe.write_ledger import WriteLimits
 from chaos.report.html import render_run
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock, elapsed_seconds
@@ -146,6 +148,51 @@ class AuditFolder:
             format_path(self.path), "Make room; what each run came to is in its folder."
         ):
             return RunDirectory(path.parent).write(path.name, text)
+
+
+@dataclass
+class TrialRuns:
+    """Runs that repeat one plan, in folders below `folder`.
+
+    They are on the embedded backend, whatever that of the recorded run, since a plan comes out the
+    same each time there. After `end_ns` (monotonic) only the first `minimum_runs` still begin.
+    """
+
+    backend: Backend
+    clock: Clock
+    folder: AuditFolder
+    plan: Plan
+    baseline: Baseline
+    end_ns: float = field(default=math.inf, kw_only=True)
+    minimum_runs: int = field(default=0, kw_only=True)
+    run_count: int = field(default=0, init=False)
+
+    def create_directory(self, name: str, plan: Plan) -> RunDirectory:
+        """Make the folder of the next run; raises `TimeoutError` once time is over."""
+        if self.run_count >= self.minimum_runs and self.clock.now_ns() > self.end_ns:
+            raise TimeoutError
+        self.run_count += 1
+        return create_run(self.folder.path, name, self._confine_plan(plan), self.folder.env)
+
+    def _confine_plan(self, plan: Plan) -> Plan:
+        """Return an embedded plan that writes to `folder`, and to what its audit made elsewhere."""
+        plan = plan.replace(backend="fork")
+        confinement, folder = plan.confined, self.folder.path
+        if confinement is None or folder.is_relative_to(confinement.folder):
+            return plan
+        created_file = WriteLimits(Path(confinement.folder)).created_list
+        if created_file.is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(created_file, WriteLimits(folder).created_list)
+        confinement = confinement.replace(folder=str(folder))
+        return plan.replace(confined=confinement)
+
+    def execute(self, directory: RunDirectory, baseline: Baseline | None) -> FinishedRun:
+        """Execute the plan in a folder, and judge the run."""
+        plan = directory.load_plan()
+        run = self.folder.execute(self.backend, plan, directory, baseline, self.clock)
+        directory.remove_storage()
+        return run
 
 
 def _delete_file(directory: RunDirectory, name: str) -> None:
