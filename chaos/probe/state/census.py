@@ -174,6 +174,10 @@ class Census:
             if path in wanted_paths
         }
 
+    def add_state(self, values: Mapping[str, HeldValue]) -> None:
+        """Add parts of the state by their paths, unread: they are compared elsewhere."""
+        self._reached_values.update(values)
+
     def expand_all(self) -> None:
         """Look into the objects that were reached, and into those that they hold."""
         # The nearest first: an object that is reached by several paths has the shortest, which is

@@ -53,10 +53,17 @@ def take_model_parts(
     roots: Sequence[Any], optimizers: Sequence[Any], *, full: bool
 ) -> Iterator[UnreadComponent]:
     """Take the trained parameters, and the other parameters of called modules."""
+    for name, tensors in list_model_tensors(roots, optimizers).items():
+        yield UnreadComponent.from_tensors(name, tensors, with_size=full)
+
+
+def list_model_tensors(roots: Sequence[Any], optimizers: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return the parameters of each part that `take_model_parts` takes."""
+    tensors_by_part: dict[str, list[Any]] = {}
     trained_ids: set[int] = set()
     for index, parameters in enumerate(_select_largest(optimizers)):
         trained_ids.update(map(id, parameters))
-        yield UnreadComponent.from_tensors(build_name("model", index), parameters, with_size=full)
+        tensors_by_part[build_name("model", index)] = parameters
     for index, root in enumerate(roots):
         other_parameters = [
             parameter for parameter in root.parameters() if id(parameter) not in trained_ids
@@ -65,7 +72,8 @@ def take_model_parts(
             # Without an optimizer nothing says what is trained, and the called module is all that
             # is known.
             name = build_name("model.rest" if optimizers else "model", index)
-            yield UnreadComponent.from_tensors(name, other_parameters, with_size=full)
+            tensors_by_part[name] = other_parameters
+    return tensors_by_part
 
 
 def list_parameter_names(roots: Sequence[Any], optimizers: Sequence[Any]) -> list[str]:
@@ -84,7 +92,7 @@ def list_parameter_names(roots: Sequence[Any], optimizers: Sequence[Any]) -> lis
 def take_buffer_parts(roots: Sequence[Any], *, full: bool) -> Iterator[UnreadComponent]:
     """Take the buffers of modules that are in `state_dict`."""
     for index, root in enumerate(roots):
-        tensors = _list_persistent_buffers(root)
+        tensors = list_persistent_buffers(root)
         if tensors:
             yield UnreadComponent.from_tensors(
                 build_name("model.buffers", index), tensors, with_size=full
@@ -112,7 +120,7 @@ def _select_largest(optimizers: Sequence[Any]) -> list[list[Any]]:
     ]
 
 
-def _list_persistent_buffers(module: Any) -> list[Any]:  # a torch.nn.Module
+def list_persistent_buffers(module: Any) -> list[Any]:  # a torch.nn.Module
     """Return the buffers that are in a module's `state_dict`."""
     buffer_by_id = {
         id(buffer): buffer

@@ -11,6 +11,7 @@ checkpoint; all but hooks can be given back.
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple, TypeAlias
@@ -42,7 +43,20 @@ class StateLink(NamedTuple):
     other_parameter: int
 
 
-class StateLinks(NamedTuple):
+class IndirectValue:
+    """A value that is read and set through an object; it lies nowhere as such."""
+
+    def extract(self) -> Any:  # what `set` takes, and pickle
+        """Return the content."""
+        raise NotImplementedError
+
+    def set(self, content: Any) -> bool:  # what `extract` returned
+        """Set the content; return whether it could be set."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class StateLinks(IndirectValue):
     """The tensors that an optimizer's state shares with optimizers before it."""
 
     number: int
@@ -82,7 +96,8 @@ class StateLinks(NamedTuple):
         return bool(links)
 
 
-class OptimizerState(NamedTuple):
+@dataclass(frozen=True)
+class OptimizerState(IndirectValue):
     """The state that an optimizer keeps of its parameters, such as moments and numbers of steps."""
 
     optimizer: Any
@@ -124,7 +139,8 @@ class OptimizerState(NamedTuple):
         ]
 
 
-class TrainingFlags(NamedTuple):
+@dataclass(frozen=True)
+class TrainingFlags(IndirectValue):
     """The flags of a module's parameters: for which of them gradients are made."""
 
     module: Any

@@ -27,18 +27,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 from chaos.model.events.state import IN_LOADER, SHARED_STATE
 from chaos.model.places import TrainingPlace
-from chaos.probe.state.indirect_values import (
-    GroupLink,
-    OptimizerState,
-    StateLinks,
-    TrainingFlags,
-)
+from chaos.probe.state.indirect_values import GroupLink, IndirectValue
 from chaos.probe.state.stored_attributes import is_module, iterate_saved_tensors
 
 FOLDER = "census"  # in the folder of a run
 LOOK, KEEP, GIVE = "look.json", "keep.json", "give.json"
 GIVEN = "given"  # begins the name of a rank's list of what it was given
 GENERATORS = "generators"  # likewise of the generators among it
+#: begins the path of a part of the state, before its name; see `chaos.extensions.controls`
+STATE_PART = "state: "
 
 
 _WITHOUT_LOOPS = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>", "<lambda>"})
@@ -77,6 +74,8 @@ class ValueOrders:
         self.wanted_paths = (
             frozenset((census_order or restore_order)["paths"]) if is_active else frozenset()
         )
+        #: parts of the state are asked for, which no path of a census reaches
+        self.wants_state = any(path.startswith(STATE_PART) for path in self.wanted_paths)
         #: the bodies of loops: a file, the first line, the last
         self.loops: list[Loop] = (
             [*map(tuple, (census_order or restore_order)["loops"])] if is_active else []
@@ -254,7 +253,7 @@ def find_global_generators() -> dict[str, Any]:
 def set_value(reached: HeldValue, new_value: Any) -> bool:  # what `_extract_content` returned
     """Set a value to another one; return whether it could be set."""
     old_value, holder, name = reached
-    if isinstance(old_value, TrainingFlags | StateLinks | OptimizerState):
+    if isinstance(old_value, IndirectValue):
         return old_value.set(new_value)
     if isinstance(old_value, GroupLink):
         if new_value not in old_value.groups_by_key:
@@ -332,7 +331,7 @@ def _build_generator_kinds(
 
 def _extract_content(value: Any) -> Any:  # a value of a census
     """Return what is kept of a value: the state of a generator or a module, else the value."""
-    if isinstance(value, TrainingFlags | StateLinks | OptimizerState):
+    if isinstance(value, IndirectValue):
         return value.extract()
     if isinstance(value, GroupLink):
         return value.key

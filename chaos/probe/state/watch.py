@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any, Literal, TypeAlias
 
 from chaos import declaration
+from chaos.extension_modules import load_extension_module
 from chaos.model.event import (
     CensusTaken,
     CodeLine,
@@ -419,6 +420,10 @@ class StateWatch:
         census.add_values(find_hook_owners(self._list_roots()))
         if not wanted_paths.isdisjoint(shared_generators := find_global_generators()):
             census.add_values(shared_generators.items())
+        if orders is not None and orders.wants_state:
+            parts_module = load_extension_module("controls.state_parts", "a planted loss")
+            owners = self._list_roots(), self.list_optimizers(), self.state_objects
+            census.add_state(parts_module.collect_parts(*owners))
         census.expand_all()
         for iterator, dataset, copied_values in self._loader_copies:
             if iterator() is not None and (path := census.find_path(dataset())) is not None:

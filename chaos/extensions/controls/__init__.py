@@ -1,0 +1,1 @@
+"""Losses planted in the user's own job after a pass, to show what the audit would have caught."""
