@@ -31,6 +31,7 @@ from chaos.audit.site_category import SiteCategory, select_site_categories
 from chaos.audit.site_sample import STEP_PLACES_MAX
 from chaos.audit.threads import ThreadLimit
 from chaos.errors import OtherLauncherError, RequestError
+from chaos.extension_modules import load_extension_module
 from chaos.launch.backends import open_backend, open_lanes, open_launcher
 from chaos.model.bounds import Tolerance
 from chaos.model.expect import AcceptedFinding, Expect
@@ -88,6 +89,9 @@ class _AuditRun:
     ) -> None:
         """`launcher_error`: what the attempt under another launcher has shown."""
         self._listener, self._command = listener, command
+        self._plant_losses = None
+        if request.controls:
+            self._plant_losses = load_extension_module("controls.trials", "--controls").plant_losses
         self._script = locate_script(request.script, is_module=request.module)
         launcher = choose_launcher(
             request.launcher,
@@ -124,6 +128,7 @@ class _AuditRun:
                 display.show_notes,
                 select_confirm(request.confirm and not is_on_ray, facts, request.reports),
                 request.explain,
+                self._plant_losses,
                 follows_script=request.workers is None and facts.workers.script_sets_count,
                 retries=request.retries,
                 grace_s=request.grace or 0.0,

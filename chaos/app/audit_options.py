@@ -45,6 +45,7 @@ class AuditOptions(TypedDict, total=False):
     tolerance: float | None
     confirm: bool | None
     explain: bool | None
+    controls: bool | None
     launcher: Launcher | None
     workers: int | None
     retries: int | None

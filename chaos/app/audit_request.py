@@ -48,6 +48,7 @@ class AuditRequest(Request):
     tolerance: Annotated[float | None, NOT_NEGATIVE] = None
     confirm: bool = False
     explain: bool = True
+    controls: bool = False
     launcher: Launcher | None = None
     workers: Annotated[int | None, minimum(1)] = None
     retries: Annotated[int | None, minimum(1), ExcludesScriptRestart()] = None

@@ -21,12 +21,11 @@ from chaos.audit.budget import (
     MinimumRuns,
     Pace,
     ShowProgress,
-    set_time_limit,
     start_run_display,
 )
-from chaos.audit.card import Card, Ended
+from chaos.audit.card import Card, Controls, Ended
 from chaos.audit.card_writer import CardWriter
-from chaos.audit.causes import CauseTrials
+from chaos.audit.causes import CauseTrials, Trials, note_time_shortage
 from chaos.audit.chains import join_places
 from chaos.audit.continuation import Continuation, EarlierAudit, digest_inputs
 from chaos.audit.finding import Finding, measure_size, merge_findings
@@ -52,12 +51,11 @@ from chaos.resume.repeated_setup import has_setup_steps
 from chaos.run.clock import Clock, elapsed_seconds
 from chaos.run.directory import RunDirectory, explain_full_disk
 from chaos.run.ports import Backend, JudgingBackend, ScriptBackend
-from chaos.wording import plural
 
 EXPLANATION = "giving values back: finding"
 # Of the time that the audit took; or so many runs, as a short audit has none to spare.
 CAUSE_SEARCH_SHARE, CAUSE_SEARCH_RUNS = 0.2, 12
-FAULTS, CONFIRMATION = "faults", "confirming on Ray: finding"
+FAULTS, CONFIRMATION, CONTROLS = "faults", "confirming on Ray: finding", "planting losses: loss"
 UNCONFIRMED = note(
     "no finding was tried on a Ray cluster: the job writes outside of its run's folder, or to "
     "a bucket, from which the audit keeps it and a cluster would not"
@@ -125,6 +123,8 @@ class Audit:
     confirm: Confirmer | None = None
     #: a cause that no check names is looked for by giving values back
     searches_causes: bool = True
+    #: the extension that shows what a pass would have caught, where that is asked for
+    plant_losses: Callable[[Trials], Controls] | None = None
     #: the plan's number of workers is a guess, replaced by that of the script
     follows_script: bool = True
     #: the command line that repeats it
@@ -198,7 +198,8 @@ class Audit:
                 ended = self._inject_all(clean, fault_lanes, stack, fits=fits)
             finally:
                 card = self._build_card(writer, ended)
-        return self._confirm_findings(self._search_causes(card, writer, clean), writer, clean)
+        card = self._confirm_findings(self._search_causes(card, writer, clean), writer, clean)
+        return self._plant_losses(card, writer, clean)
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -520,7 +521,6 @@ class Audit:
         """
         if not self.searches_causes:
             return card
-        total = max(1, len(card.findings))
         trials_s = self.budget.trials_s(spent_s=self._spent_s, run_s=clean.run_s)
         has_limit = trials_s is not None
         if trials_s is None:
@@ -533,7 +533,7 @@ class Audit:
             card.runs,
             end_ns=self.clock.now_ns() + 1e9 * trials_s,
             minimum_runs=0 if has_limit else CAUSE_SEARCH_RUNS,
-            show=lambda number: self.show(AuditProgress(EXPLANATION, number, total)),
+            show=lambda number, total: self.show(AuditProgress(EXPLANATION, number, total)),
         )
         rows = trials.recheck_accepted()
         if rows != card.runs:
@@ -542,18 +542,27 @@ class Audit:
             )
         findings, notes = trials.judge(card.findings)
         if trials.untried_count and has_limit:
-            notes = (*notes, self._note_time_shortage(trials.untried_count))
+            notes = (*notes, note_time_shortage(trials.untried_count, self.command, self.budget))
         if findings == list(card.findings) and not notes:
             return card
         return self._replace_findings(findings, card.replace(notes=(*card.notes, *notes)), writer)
 
-    def _note_time_shortage(self, untried: int) -> Note:
-        """Describe the findings whose cause was not proven before the time limit."""
-        longer_command = set_time_limit(self.command, 2 * math.ceil(self.budget.seconds or 0))
-        return note(
-            f"the time limit ended before the cause of {plural(untried, 'finding')} could be "
-            f"proven; with twice the time: `{longer_command}`"
+    def _plant_losses(self, card: Card, writer: CardWriter, clean: CleanResult) -> Card:
+        """Return the card with what planted losses have shown, if they are wanted after a pass."""
+        if self.plant_losses is None or card.word != "pass":
+            return card
+        trials_s = self.budget.trials_s(spent_s=self._spent_s, run_s=clean.run_s)
+        trials = Trials(
+            self.backend,
+            self.clock,
+            self.folder,
+            self._full_watch.baseline,
+            card.runs,
+            end_ns=math.inf if trials_s is None else self.clock.now_ns() + 1e9 * trials_s,
+            minimum_runs=0,
+            show=lambda number, total: self.show(AuditProgress(CONTROLS, number, total)),
         )
+        return writer.add_controls(card, self.plant_losses(trials))
 
     def _replace_findings(
         self, findings: Sequence[Finding], card: Card, writer: CardWriter

@@ -9,6 +9,7 @@ from chaos.audit.parts import choose_tone
 from chaos.audit.sections import (
     CauseSection,
     describe_changes,
+    describe_controls,
     describe_equal_results,
     describe_finding,
     describe_omissions,
@@ -94,6 +95,7 @@ def _list_remarks(card: Card) -> Iterator[ReportLine]:
     yield from (
         ReportLine("open", note.kind, note.text) for note in card.notes if note.kind == "accepted"
     )
+    yield from describe_controls(card)
     yield ReportLine("calm", "tried", _describe_tried(card))
     if omissions := describe_omissions(card):
         yield ReportLine("open", "not tried", omissions)

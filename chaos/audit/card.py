@@ -5,7 +5,7 @@ What its answer follows from is in `answer`.
 
 import json
 from collections import Counter
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias, get_args
 
 from chaos.audit.answer import WORDS, Word, describe_coverage, find_answer, find_reasons
 from chaos.audit.determinism import CleanRunComparison
@@ -114,6 +114,53 @@ class AuditChanges(Record):
     is_unexplained: bool = False
 
 
+LossResult: TypeAlias = Literal[
+    "found", "not found", "left in doubt", "without consequence", "not planted"
+]
+
+
+class PlantedLoss(Record):
+    """One part of the job's state that was lost on purpose at a resume, and what came of it."""
+
+    #: as findings name it: `optimizer`, `rng.torch`, `meter.count`
+    part: str
+    result: LossResult
+    #: the finding names the part
+    is_named: bool = False
+    #: what the run was judged to be, or why nothing was lost in it
+    reason: str
+
+
+class Controls(Record):
+    """The losses that were planted after a pass, to show what it would have caught."""
+
+    losses: tuple[PlantedLoss, ...] = ()
+    #: the resume at which they were planted
+    place: str = ""
+    #: why there are none
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if not self.losses:
+            return f"no loss was planted: {self.reason}"
+        nameless = [loss for loss in self._select("found") if not loss.is_named]
+        groups = {result: self._select(result) for result in get_args(LossResult)[1:]}
+        texts = [f"{self.share} planted losses found"]
+        for label, losses in {"found, and not by name": nameless, **groups}.items():
+            if losses:
+                texts.append(f"{label}: {', '.join(f'`{loss.part}`' for loss in losses)}")
+        return "; ".join(texts)
+
+    @property
+    def share(self) -> str:
+        """How many were found of those that may have a consequence."""
+        found, missed, doubtful = map(self._select, get_args(LossResult)[:3])
+        return f"{len(found)} of {len(found) + len(missed) + len(doubtful)}"
+
+    def _select(self, result: LossResult) -> list[PlantedLoss]:
+        return [loss for loss in self.losses if loss.result == result]
+
+
 class Card(Record):
     """The results of one audit."""
 
@@ -157,6 +204,8 @@ class Card(Record):
     basis: str = ""
     #: of an audit that continues another one
     since: AuditChanges | None = None
+    #: None where none were asked for, or the answer is no pass
+    controls: Controls | None = None
 
     @property
     def right(self) -> int:
@@ -276,7 +325,8 @@ class Card(Record):
         size += f", {plural(self.job.epochs, 'epoch')}" if self.job.epochs else ""
         product = self.launched_by.rsplit(".", maxsplit=1)[0]
         details = f"({size}, {product})" if product else f"({size})"
-        return f"chaos audit: {self.word}, {describe_coverage(self)} {details}"
+        controls = f", {self.controls.share} controls" if self.controls else ""
+        return f"chaos audit: {self.word}, {describe_coverage(self)}{controls} {details}"
 
     def to_json(self) -> str:
         """Return the whole card for machines; `verdict` holds the values derived from the rest."""

@@ -1,12 +1,12 @@
 """The card of an audit and its files, made from the rows of its runs."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from chaos import __version__
 from chaos.audit.baseline_runs import CleanResult
-from chaos.audit.card import AuditChanges, AuditedJob, Card, Ended, ReplacedSetting
+from chaos.audit.card import AuditChanges, AuditedJob, Card, Controls, Ended, ReplacedSetting
 from chaos.audit.chains import join_places
 from chaos.audit.finding import Finding, group_findings
 from chaos.audit.folder import AuditFolder
@@ -142,6 +142,14 @@ class CardWriter:
         self.folder.write("junit.xml", self._render_junit(runs))
         return card
 
+    def add_controls(self, card: Card, controls: Controls) -> Card:
+        """Return the card with the losses that were planted, and write it."""
+        card = card.replace(controls=controls)
+        self.write(card)
+        text = self._render_junit(card.runs, {"controls": str(controls)})
+        self.folder.write("junit.xml", text)
+        return card
+
     def write(self, card: Card) -> None:
         """Write the card as pages and as JSON."""
         self.folder.write("audit.json", card.to_json())
@@ -164,14 +172,16 @@ class CardWriter:
             smallest.number, self.clean.baseline, seconds=smallest.seconds, scenario=text
         )
 
-    def _render_junit(self, runs: Sequence[RunRow]) -> str:
+    def _render_junit(
+        self, runs: Sequence[RunRow], properties: Mapping[str, str] | None = None
+    ) -> str:
         rows = [self._build_suite_row(run) for run in runs]
         if self.retries.is_finding:
             file, sentence = self.clean.plan.file, self.retries.sentence
             rows.append(
                 SuiteRow(SETTINGS, file, None, verdict=None, error=sentence, duration_s=0.0)
             )
-        return render_junit(rows, name="chaos audit")
+        return render_junit(rows, name="chaos audit", properties=properties)
 
     def _build_suite_row(self, run: RunRow) -> SuiteRow:
         name, file = f"{run.group}: {run.name}", self.clean.plan.file

@@ -5,11 +5,13 @@ back. Where it did not, the result is wrong, whatever was drawn. And a part that
 run that came out right has no consequence: it is a note, and no finding.
 """
 
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from chaos.audit.budget import Budget, set_time_limit
 from chaos.audit.cause_search import CauseOutcome, CauseSearch
 from chaos.audit.finding import Finding, measure_size
 from chaos.audit.folder import AuditFolder
@@ -37,8 +39,8 @@ _CHANCE_CHECKS = (STATE, TRAJECTORY)
 
 
 @dataclass
-class CauseTrials:
-    """The trials of one audit, below `folder`.
+class Trials:
+    """What the trials of one audit need: they are below `folder`, and repeat runs of `rows`.
 
     After `end_ns` (monotonic) only the first `minimum_runs` still begin.
     """
@@ -50,7 +52,13 @@ class CauseTrials:
     rows: tuple[RunRow, ...]
     end_ns: float
     minimum_runs: int
-    show: Callable[[int], None] = lambda _: None
+    show: Callable[[int, int], None] = lambda _, __: None
+
+
+@dataclass
+class CauseTrials(Trials):
+    """The trials that look for the causes of an audit's findings."""
+
     #: how many runs each trial of a known cause may take, whatever the search for it took
     _known_cause_runs: int = field(init=False)
     #: the trials that time ended before they had an outcome
@@ -68,7 +76,7 @@ class CauseTrials:
         self.untried_count = 0  # what was tried before is of no finding
         for number, finding in enumerate(findings):
             if finding.is_open:
-                self.show(number)
+                self.show(number, len(findings))
                 finding = self._explain_finding(finding)  # noqa: PLW2901
             judged_findings.append(finding)
         judged_findings = [self._try_known_causes(finding) for finding in judged_findings]
@@ -269,6 +277,15 @@ class CauseTrials:
             )
         self.minimum_runs = max(0, self.minimum_runs - cause_search.run_count)
         return idle_parts
+
+
+def note_time_shortage(untried: int, command: str, budget: Budget) -> Note:
+    """Describe the findings whose cause was not proven before the time limit."""
+    longer_command = set_time_limit(command, 2 * math.ceil(budget.seconds or 0))
+    return note(
+        f"the time limit ended before the cause of {plural(untried, 'finding')} could be "
+        f"proven; with twice the time: `{longer_command}`"
+    )
 
 
 def _note_idle_finding(finding: Finding, main_finding: Finding) -> Note:

@@ -37,6 +37,7 @@ def render_paragraph(card: Card) -> str:
         f"Coverage: {coverage_share(card):.0%} of the places, of {escape_markdown(card.size)}.",
         *([escape_markdown(format_sentence(claim))] if claim else []),
         *([escape_markdown(words)] if (words := summarize_changes(card)) else []),
+        *([escape_markdown(format_sentence(str(card.controls)))] if card.controls else []),
         *([f"Not tested: {escape_markdown(', '.join(untried_kinds))}."] if untried_kinds else []),
     ]
     cause_lines = [
@@ -50,6 +51,8 @@ def render_paragraph(card: Card) -> str:
 def build_annotations(card: Card) -> list[str]:
     """Return GitHub's workflow commands: an error for each thing that is wrong, at its line."""
     script = AnnotatedLine(card.job.script, 1)
+    if card.controls is not None:  # of a pass, which has no error
+        return [format_command("notice", script, "planted losses", str(card.controls))]
     return [
         format_command(
             "error",

@@ -127,6 +127,7 @@ def list_remarks(card: Card) -> Iterator[ReportLine]:
     yield from (
         ReportLine("calm", "equal", text) for text in [describe_equal_results(card)] if text
     )
+    yield from describe_controls(card)
     if card.retries.note is not None:
         yield ReportLine("calm", card.retries.label, card.retries.note)
     yield from (ReportLine("calm", "replaced", str(row)) for row in card.replaced)
@@ -160,6 +161,12 @@ def describe_equal_results(card: Card) -> str:
     tail = f"; different, and accepted: {', '.join(accepted_results)}" if accepted_results else ""
     tail += f"; not compared: {', '.join(uncompared_results)}" if uncompared_results else ""
     return f"{', '.join(equal_texts)}{tail}"
+
+
+def describe_controls(card: Card) -> Iterator[ReportLine]:
+    """Yield what planted losses have shown, if any were asked for."""
+    if card.controls is not None:
+        yield ReportLine("calm", "controls", str(card.controls))
 
 
 def _describe_save(steps: Sequence[SaveStep]) -> Iterator[ReportLine]:

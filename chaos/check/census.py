@@ -126,7 +126,7 @@ def _find_candidates(
     ):
         for candidate in _find_rank_candidates(analysis, AttemptRank(attempt, census_rank), loop):
             candidates_by_path.setdefault(candidate.path, candidate)
-    return tuple(sorted(candidates_by_path.values(), key=_sort_key))
+    return tuple(sorted(candidates_by_path.values(), key=sort_key))
 
 
 def _find_rank_candidates(
@@ -135,9 +135,9 @@ def _find_rank_candidates(
     baseline, (attempt, rank) = analysis.aligned_baseline, resume
     if baseline is None:
         return []
-    baseline_censuses = _collect_censuses(baseline, 0, rank, loop=loop)
+    baseline_censuses = collect_censuses(baseline, 0, rank, loop=loop)
     first_census = next(
-        iter(_collect_censuses(analysis.history, attempt, rank, loop=loop).items()), None
+        iter(collect_censuses(analysis.history, attempt, rank, loop=loop).items()), None
     )
     if first_census is None or first_census[0] not in baseline_censuses:
         return []
@@ -146,24 +146,25 @@ def _find_rank_candidates(
         baseline_censuses[training_place],
         next(iter(baseline_censuses.values())),
     )
-    repeatable_paths = _find_repeatable_paths(
-        _collect_censuses(analysis.history, 0, rank, loop=loop, end_number=analysis.fault_start),
+    repeatable_paths = find_repeatable_paths(
+        collect_censuses(analysis.history, 0, rank, loop=loop, end_number=analysis.fault_start),
         baseline_censuses,
     )
     return [
         CensusDifference(
-            path, value.text, baseline_values[path].text, _has_value(initial_values, value)
+            path, value.text, baseline_values[path].text, has_value(initial_values, value)
         )
         for path, value in run_values.items()
         if path in repeatable_paths
         and path in baseline_values
         and path not in GIVEN_BACK
-        and not _has_value(baseline_values, value)
+        and not has_value(baseline_values, value)
         and _is_changing(path, baseline_censuses)
     ]
 
 
-def _sort_key(candidate: CensusDifference) -> tuple[bool, bool, bool]:
+def sort_key(candidate: CensusDifference) -> tuple[bool, bool, bool]:
+    """Return the key by which the likeliest to be the cause comes first."""
     # An object's attribute stays from step to step, where a variable may be set before its use.
     return (
         not candidate.is_initial,
@@ -222,7 +223,7 @@ def describe_candidates(candidates: tuple[CensusDifference, ...]) -> str:
     return f"; at the resume {', '.join(descriptions)}"
 
 
-def _collect_censuses(
+def collect_censuses(
     history: History, attempt: int, rank: int, *, loop: int | None, end_number: int | None = None
 ) -> dict[TrainingPlace, _Values]:
     """Return the censuses of a rank in an attempt, oldest first: those of one moment."""
@@ -240,7 +241,7 @@ def _collect_censuses(
     return censuses
 
 
-def _find_repeatable_paths(run_censuses: _Censuses, baseline_censuses: _Censuses) -> frozenset[str]:
+def find_repeatable_paths(run_censuses: _Censuses, baseline_censuses: _Censuses) -> frozenset[str]:
     """Return the values that are the baseline's wherever both were seen before the first fault."""
     paths = {path for values in run_censuses.values() for path in values}
     value_pairs = [
@@ -256,14 +257,15 @@ def _find_repeatable_paths(run_censuses: _Censuses, baseline_censuses: _Censuses
             for run_values, baseline_values in value_pairs
         )
         and all(
-            _has_value(baseline_values, run_values[path])
+            has_value(baseline_values, run_values[path])
             for run_values, baseline_values in value_pairs
             if path in run_values and path in baseline_values
         )
     )
 
 
-def _has_value(values: _Values, value: Held) -> bool:
+def has_value(values: _Values, value: Held) -> bool:
+    """Return whether a census has the value by its path."""
     return value.path in values and values[value.path].digest == value.digest
 
 

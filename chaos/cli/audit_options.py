@@ -161,6 +161,14 @@ Explain = Annotated[
         "at the resume until training comes out right.",
     ),
 ]
+PlantLosses = Annotated[
+    bool,
+    typer.Option(
+        "--controls",
+        help="After a pass, lose parts of the job's state on purpose, one in each of up to 12 "
+        "more runs, and say which of them would have been found.",
+    ),
+]
 Lanes = Annotated[
     str | None,
     typer.Option(

@@ -21,7 +21,13 @@ from chaos.run.display_path import format_portable_path
 _FOREIGN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render(rows: Sequence[SuiteRow], *, name: str = "chaos", start_time: str | None = None) -> str:
+def render(
+    rows: Sequence[SuiteRow],
+    *,
+    name: str = "chaos",
+    start_time: str | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> str:
     """Return one test case per scenario, or one for each repeat of it, numbered.
 
     A scenario with another verdict than expected is a failure. One that is
@@ -40,6 +46,8 @@ def render(rows: Sequence[SuiteRow], *, name: str = "chaos", start_time: str | N
     )
     if start_time is not None:
         suite.set("timestamp", start_time)
+    if properties:
+        _add_properties(suite, properties)
     for row in rows:
         suite.append(_build_case(row))
     root = ET.Element("testsuites")
@@ -57,9 +65,7 @@ def _build_case(row: SuiteRow) -> ET.Element:
         file=file,
         time=f"{row.duration_s:.3f}",
     )
-    property_elements = ET.SubElement(case, "properties")
-    for key, value in collect_properties(row).items():
-        ET.SubElement(property_elements, "property", name=_clean(key), value=value)
+    _add_properties(case, collect_properties(row))
     if (tag := _TAGS[row.standing]) is not None:
         first_line = row.headline.strip().split("\n", maxsplit=1)[0]
         element = ET.SubElement(
@@ -72,6 +78,12 @@ def _build_case(row: SuiteRow) -> ET.Element:
         )
         ET.SubElement(case, "system-out").text = _clean("\n".join(checks))
     return case
+
+
+def _add_properties(element: ET.Element, properties: Mapping[str, str]) -> None:
+    property_elements = ET.SubElement(element, "properties")
+    for key, value in properties.items():
+        ET.SubElement(property_elements, "property", name=_clean(key), value=_clean(value))
 
 
 _TAGS: Mapping[Standing, str | None] = {

@@ -10,8 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXTENSIONS = (
-    "bundle", "catalogue", "cluster", "doctor", "explain", "guard", "init", "lab", "preflight",
-    "pytest_plugin", "slurm",
+    "bundle", "catalogue", "cluster", "controls", "doctor", "explain", "guard", "init", "lab",
+    "preflight", "pytest_plugin", "slurm",
 )  # fmt: skip
 #: The core's own tests; those left out read the whole tree, or are about more than the core.
 CORE_TESTS = (
@@ -31,6 +31,7 @@ COMMANDS = {
 LEFT_OUT = {
     "bundle": [(["report", "reports", "--bundle", "a.zip"], "--bundle needs chaos's extension")],
     "cluster": [(["run", "--dry-run", "scenarios/smoke"], "--dry-run needs chaos's extension")],
+    "controls": [(["audit", "train.py", "--controls"], "--controls needs chaos's extension")],
     "lab": [
         (["run", "--soak", "1m", "scenarios/smoke"], "--soak needs chaos's extension lab"),
         (["report", "--trend"], "--trend needs chaos's extension lab"),
