@@ -155,15 +155,15 @@ class ControlRuns:
     def _plant(self, control: Control, first_place: TrainingPlace) -> PlantedLoss:
         attempt = self.run.site.attempt
         try:
-            given = self._runs.give_values(
+            outcome = self._runs.give_values(
                 (control.path,), {attempt: first_place}, self._values_folder
             )
         except TimeoutError:
             return describe_unplanted(control, _TIME_OVER)
         except ChaosError as error:
             return describe_unplanted(control, f"its run could not be carried out: {error}")
-        restored_parts = list_restored_parts(given.run.analysis, attempt)
-        return judge_loss(control, given.run.verdict, given.paths, restored_parts)
+        restored_parts = list_restored_parts(outcome.run.analysis, attempt)
+        return judge_loss(control, outcome.run.verdict, outcome.paths, restored_parts)
 
     def _recheck_nameless(
         self, losses: Sequence[PlantedLoss], first_place: TrainingPlace
@@ -174,8 +174,8 @@ class ControlRuns:
             return [*losses]
         try:
             attempts = {self.run.site.attempt: first_place}
-            given = self._runs.give_values((), attempts, self._values_folder)
-            is_right = given.run.verdict.status == "pass"
+            outcome = self._runs.give_values((), attempts, self._values_folder)
+            is_right = outcome.run.verdict.status == "pass"
         except (TimeoutError, ChaosError):
             is_right = False
         return [
