@@ -105,7 +105,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     options = {
         name: value for name, value in locals().items() if name in AuditOptions.__annotations__
     }
-    document = Document.from_options(form, output, "text", "md", "github", *FILES)
+    document = Document.parse(form, output, "text", "md", "github", *FILES)
     console = build_console(stderr=document.takes_stdout, quiet=quiet)
     screen = AuditCommandScreen(console, document, is_verbose=verbose)
     request = AuditRequest.parse(script, arguments or (), options)

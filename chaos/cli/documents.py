@@ -43,7 +43,7 @@ class Document:
     output: Path | None
 
     @classmethod
-    def from_options(cls, form: Form | None, output: Path | None, *forms: Form) -> "Document":
+    def parse(cls, form: Form | None, output: Path | None, *forms: Form) -> "Document":
         """Return the document that the options request; refuse a form that the command lacks.
 
         The folder of the file is made at once, and whether the file can be written is tried, so

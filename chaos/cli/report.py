@@ -81,7 +81,7 @@ def report(  # noqa: PLR0913 - one parameter per option
         _refuse_options(other_options, "--bundle" if bundle else "--keep")
         _share_reproductions(path, bundle, keep)
         return
-    document = Document.from_options(form, output, *FORMS)
+    document = Document.parse(form, output, *FORMS)
     if trend:
         _write_trend(reports, limit or 60, show=show)
         return

@@ -157,7 +157,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     Example: chaos run scenarios/smoke --seed 7
     """
-    document = Document.from_options(form, output, *FORMS)
+    document = Document.parse(form, output, *FORMS)
     console = build_console(quiet=quiet, stderr=document.takes_stdout)
     permissions = Permissions(allow_faults_on, allow_node_loss)
     overrides = ClusterOverrides(address, storage, permissions, reclaim_by)

@@ -52,7 +52,7 @@ def show_folder(action: str, folder_path: str, requested_document: Document) -> 
     folder = GuardFolder(folder_path)
     if action == "scenario":
         _write_scenario(build_scenario(folder), requested_document)
-    document = Document.from_options(
+    document = Document.parse(
         requested_document.form, requested_document.output, "text", "json", "prometheus", "html"
     )
     report = GuardReport.load(folder)

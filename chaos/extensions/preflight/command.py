@@ -259,7 +259,7 @@ def preflight(  # noqa: PLR0913 - one parameter per option
 
     Example: chaos preflight big.preflight.yaml --market busy-16h --deadline 72h
     """
-    document = Document.from_options(form, output, "text", "json", "md", "html")
+    document = Document.parse(form, output, "text", "json", "md", "html")
     console = build_console(stderr=document.takes_stdout)
     if listing:
         _print_presets(build_console())

@@ -40,7 +40,7 @@ def compare(
 
     Example: chaos compare reports/suites/20261120T020000 reports/suites/20261121T020000
     """
-    document = Document.from_options(form, output, "text", "json", "md")
+    document = Document.parse(form, output, "text", "json", "md")
     comparison = compared(
         report_store.load_summaries(before),
         report_store.load_summaries(after),

@@ -97,7 +97,7 @@ def search(  # noqa: PLR0913 - one parameter per option
     Example: chaos search train.py --time-limit 300s -- --epochs 4
     """
     options = {name: value for name, value in locals().items() if name in _FIELDS}
-    document = Document.from_options(form, output, "text", "json")
+    document = Document.parse(form, output, "text", "json")
     console = build_console(stderr=document.takes_stdout)
     request = SearchRequest.parse(script, arguments or (), options)
     command = shlex.join(["chaos", *map(str, mask_words(sys.argv[1:]))])
