@@ -559,8 +559,9 @@ class Audit:
             self._full_watch.baseline,
             card.runs,
             end_ns=math.inf if trials_s is None else self.clock.now_ns() + 1e9 * trials_s,
-            minimum_runs=0,
-            show=lambda number, total: self.show(AuditProgress(CONTROLS, number, total)),
+            show=lambda number, total: self.show(
+                AuditProgress(CONTROLS, number, total, activity="training")
+            ),
         )
         return writer.add_controls(card, self.plant_losses(trials))
 

@@ -114,9 +114,7 @@ class AuditChanges(Record):
     is_unexplained: bool = False
 
 
-LossResult: TypeAlias = Literal[
-    "found", "not found", "left in doubt", "without consequence", "not planted"
-]
+LossResult: TypeAlias = Literal["found", "not found", "in doubt", "no consequence", "not planted"]
 
 
 class PlantedLoss(Record):
@@ -143,10 +141,10 @@ class Controls(Record):
     def __str__(self) -> str:
         if not self.losses:
             return f"no loss was planted: {self.reason}"
-        nameless = [loss for loss in self._select("found") if not loss.is_named]
-        groups = {result: self._select(result) for result in get_args(LossResult)[1:]}
+        nameless = [loss for loss in self.select("found") if not loss.is_named]
+        groups = {result: self.select(result) for result in get_args(LossResult)[1:]}
         texts = [f"{self.share} planted losses found"]
-        for label, losses in {"found, and not by name": nameless, **groups}.items():
+        for label, losses in {"found, but not named": nameless, **groups}.items():
             if losses:
                 texts.append(f"{label}: {', '.join(f'`{loss.part}`' for loss in losses)}")
         return "; ".join(texts)
@@ -154,10 +152,11 @@ class Controls(Record):
     @property
     def share(self) -> str:
         """How many were found of those that may have a consequence."""
-        found, missed, doubtful = map(self._select, get_args(LossResult)[:3])
+        found, missed, doubtful = map(self.select, get_args(LossResult)[:3])
         return f"{len(found)} of {len(found) + len(missed) + len(doubtful)}"
 
-    def _select(self, result: LossResult) -> list[PlantedLoss]:
+    def select(self, result: LossResult) -> list[PlantedLoss]:
+        """Return the losses with a result."""
         return [loss for loss in self.losses if loss.result == result]
 
 

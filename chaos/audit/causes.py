@@ -51,7 +51,7 @@ class Trials:
     baseline: Baseline
     rows: tuple[RunRow, ...]
     end_ns: float
-    minimum_runs: int
+    minimum_runs: int = 0
     show: Callable[[int, int], None] = lambda _, __: None
 
 

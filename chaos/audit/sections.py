@@ -166,7 +166,8 @@ def describe_equal_results(card: Card) -> str:
 def describe_controls(card: Card) -> Iterator[ReportLine]:
     """Yield what planted losses have shown, if any were asked for."""
     if card.controls is not None:
-        yield ReportLine("calm", "controls", str(card.controls))
+        tone: Tone = "open" if card.controls.select("not found") else "calm"
+        yield ReportLine(tone, "controls", str(card.controls))
 
 
 def _describe_save(steps: Sequence[SaveStep]) -> Iterator[ReportLine]:

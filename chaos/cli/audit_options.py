@@ -165,8 +165,7 @@ PlantLosses = Annotated[
     bool,
     typer.Option(
         "--controls",
-        help="After a pass, lose parts of the job's state on purpose, one in each of up to 12 "
-        "more runs, and say which of them would have been found.",
+        help="After a pass, lose parts of the job's state on purpose; say which were found.",
     ),
 ]
 Lanes = Annotated[

@@ -56,10 +56,10 @@ def _find_result(verdict: Verdict) -> tuple[LossResult, str]:
     if verdict.status == "fail":
         return "found", verdict.headline
     if verdict.status == "inconclusive":
-        return "left in doubt", verdict.headline
+        return "in doubt", verdict.headline
     equal_results = {result.name for result in verdict.compared if result.status == "equal"}
     if equal_results.issuperset(_TRAINED_RESULTS):
-        return "without consequence", "all later inputs, losses and states are the baseline's"
+        return "no consequence", "all later inputs, losses and states are the baseline's"
     return "not found", verdict.headline
 
 

@@ -66,12 +66,12 @@ def test_a_loss_that_changes_nothing_is_said_to_and_what_was_not_compared_is_not
     equal = verdict_of("pass", equal=("steps", "state"))
     unseen = verdict_of("pass", equal=("steps",))
 
-    assert judge_loss(COUNT, equal, {COUNT.path}).result == "without consequence"
+    assert judge_loss(COUNT, equal, {COUNT.path}).result == "no consequence"
     assert judge_loss(COUNT, unseen, {COUNT.path}).result == "not found"
 
 
 def test_an_open_answer_is_no_pass_and_nothing_found() -> None:
-    assert judge_loss(COUNT, verdict_of("inconclusive"), {COUNT.path}).result == "left in doubt"
+    assert judge_loss(COUNT, verdict_of("inconclusive"), {COUNT.path}).result == "in doubt"
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_each_part_whose_loss_matters_is_found_and_named(controls: Controls) -> 
 def test_a_value_that_nothing_reads_is_said_to_be_without_consequence(controls: Controls) -> None:
     (loss,) = [loss for loss in controls.losses if loss.part == "teacher.shown"]
 
-    assert loss.result == "without consequence"
+    assert loss.result == "no consequence"
 
 
 def test_variables_of_loops_and_batches_are_not_lost(controls: Controls) -> None:
