@@ -35,7 +35,7 @@ def test_the_sentence_counts_what_may_have_a_consequence_and_names_the_rest() ->
 
 
 def test_where_nothing_was_planted_the_sentence_says_why() -> None:
-    assert str(Controls(reason="no time was left")) == "no loss was planted: no time was left"
+    expect_text(str(Controls(reason="no time was left")))
 
 
 def card_of(controls: Controls | None) -> Card:
