@@ -143,17 +143,18 @@ class Controls(Record):
             return f"no loss was planted: {self.reason}"
         nameless = [loss for loss in self.select("found") if not loss.is_named]
         groups = {result: self.select(result) for result in get_args(LossResult)[1:]}
-        texts = [f"{self.share} planted losses found"]
+        texts = [self.summary]
         for label, losses in {"found, but not named": nameless, **groups}.items():
             if losses:
                 texts.append(f"{label}: {', '.join(f'`{loss.part}`' for loss in losses)}")
         return "; ".join(texts)
 
     @property
-    def share(self) -> str:
+    def summary(self) -> str:
         """How many were found of those that may have a consequence."""
-        found, missed, doubtful = map(self.select, get_args(LossResult)[:3])
-        return f"{len(found)} of {len(found) + len(missed) + len(doubtful)}"
+        found, missed, doubtful = map(len, map(self.select, get_args(LossResult)[:3]))
+        total = found + missed + doubtful
+        return f"{found} of {total} planted losses found" if total else "no planted loss was judged"
 
     def select(self, result: LossResult) -> list[PlantedLoss]:
         """Return the losses with a result."""
@@ -324,7 +325,7 @@ class Card(Record):
         size += f", {plural(self.job.epochs, 'epoch')}" if self.job.epochs else ""
         product = self.launched_by.rsplit(".", maxsplit=1)[0]
         details = f"({size}, {product})" if product else f"({size})"
-        controls = f", {self.controls.share} controls" if self.controls else ""
+        controls = f", {self.controls.summary}" if self.controls else ""
         return f"chaos audit: {self.word}, {describe_coverage(self)}{controls} {details}"
 
     def to_json(self) -> str:

@@ -146,8 +146,7 @@ class CardWriter:
         """Return the card with the losses that were planted, and write it."""
         card = card.replace(controls=controls)
         self.write(card)
-        text = self._render_junit(card.runs, {"controls": str(controls)})
-        self.folder.write("junit.xml", text)
+        self.folder.write("junit.xml", self._render_junit(card.runs, {"controls": str(controls)}))
         return card
 
     def write(self, card: Card) -> None:

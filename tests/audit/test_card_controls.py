@@ -31,7 +31,7 @@ CONTROLS = Controls(
 
 def test_the_sentence_counts_what_may_have_a_consequence_and_names_the_rest() -> None:
     expect_text(str(CONTROLS))
-    assert CONTROLS.share == "2 of 4"
+    assert CONTROLS.summary.startswith("2 of 4")
 
 
 def test_where_nothing_was_planted_the_sentence_says_why() -> None:
@@ -81,7 +81,7 @@ def test_a_card_says_it_on_the_terminal_the_page_and_in_every_document() -> None
 
     assert all("2 of 4 planted losses" in " ".join(text.split()) for text in texts)
     assert "::notice file=train.py" in texts[4]
-    assert ", 2 of 4 controls (" in card.badge
+    assert ", 2 of 4 planted losses found (" in card.badge
 
 
 def test_the_answer_is_the_same_with_a_blind_spot_and_without_controls() -> None:
