@@ -65,18 +65,13 @@ class Control(NamedTuple):
 
 
 class LossSite(NamedTuple):
-    """The only resume of a right run, at which losses can be planted."""
+    """The last resume of a right run, at which losses can be planted."""
 
     attempt: int
     place: TrainingPlace
     #: how many steps and ends of an epoch came after it
     steps_after: int
     epochs_after: int
-
-    @property
-    def sort_key(self) -> tuple[bool, TrainingPlace, int]:
-        """The key by which the best resume comes last: late, and with an epoch's end after it."""
-        return self.epochs_after > 0, self.place, self.steps_after
 
 
 def find_owner(component: str) -> str:
@@ -86,11 +81,14 @@ def find_owner(component: str) -> str:
 
 
 def find_resume(analysis: RunAnalysis) -> LossSite | None:
-    """Return the only resume of a run; None where it has none or several, or no step follows."""
-    resumed_restarts = [r for r in analysis.restarts if is_resumed(analysis, r)]
-    if len(analysis.restarts) != 1 or len(resumed_restarts) != 1:
+    """Return the last restart of a run; None where it did not resume, or no step follows.
+
+    A loss at an earlier one could be undone by the next, which may read an older save.
+    """
+    last_restart = next(reversed(analysis.restarts), None)
+    if last_restart is None or not is_resumed(analysis, last_restart):
         return None
-    attempt = resumed_restarts[0].attempt.index
+    attempt = last_restart.attempt.index
     steps = [
         TrainingPlace(event.epoch, event.step)
         for _, event in analysis.history.select_events(StepDone)

@@ -4,6 +4,7 @@ import pickle
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,10 +35,9 @@ from chaos.model.places import TrainingPlace
 from chaos.run.directory import RunDirectory
 
 FOLDER = "controls"
-_RUNS_READ_MAX = 8
-_ATTEMPTS = 2  # of a run with one restart
+_RUNS_READ_MAX = 16
 _TIME_OVER = "no time was left"
-_NO_RESUME = "no right run has a single resume with steps after it"
+_NO_RESUME = "no right run ends with a resume and steps after it"
 _ON_RAY = "losses are planted without a cluster alone, and this audit ran on Ray"
 _NOTHING_MOVED = "nothing that can be set had moved by the resume, and came back"
 _NO_FIRST_VALUE = "it had no value at the start that can be kept"
@@ -67,30 +67,44 @@ def plant_losses(trials: Trials) -> Controls:
 
 
 class RightRun(NamedTuple):
-    """A right run as it was recorded, and its resume."""
+    """A right run as it was recorded, its last resume, and what could be lost there."""
 
     analysis: RunAnalysis
     site: LossSite
+    controls: tuple[Control, ...]
 
     @property
     def sort_key(self) -> tuple[object, ...]:
         """The key by which the best run comes last: the end of a notice follows the clock."""
-        is_announced = any(op.fault.is_announced for op in self.analysis.plan.ops)
-        return not is_announced, *self.site.sort_key
+        site, plan = self.site, self.analysis.plan
+        is_announced = any(op.fault.is_announced for op in plan.ops)
+        return (
+            not is_announced,
+            len(self.controls),
+            site.epochs_after > 0,
+            -site.attempt,
+            site.place,
+            site.steps_after,
+        )
 
 
 def _load_candidates(trials: Trials) -> Iterator[RightRun]:
-    """Yield the right runs with a single resume."""
-    for row in [row for row in trials.rows if _is_candidate(row)][-_RUNS_READ_MAX:]:
-        run = trials.folder.run_directory(row.number)
+    """Yield right runs with a resume after which nothing was killed, those of few places first."""
+    rows_by_run: dict[int, list[RunRow]] = {}
+    for row in trials.rows:
+        rows_by_run.setdefault(row.number, []).append(row)
+    right_runs = [run for run, rows in rows_by_run.items() if all(map(_is_plain, rows))]
+    for number in sorted(right_runs, key=lambda run: len(rows_by_run[run]))[:_RUNS_READ_MAX]:
+        run = trials.folder.run_directory(number)
         analysis = RunAnalysis(run.load_plan(), run.load_history(), trials.baseline)
         if (site := find_resume(analysis)) is not None:
-            yield RightRun(analysis, site)
+            controls = find_part_controls(analysis, site), find_value_controls(analysis, site)
+            yield RightRun(analysis, site, tuple(chain.from_iterable(controls)))
 
 
-def _is_candidate(row: RunRow) -> bool:
-    is_plain = not (row.accepted or row.earlier or row.is_combined)
-    return row.is_right and is_plain and row.resumed == 1 and row.attempts == _ATTEMPTS
+def _is_plain(row: RunRow) -> bool:
+    is_whole = not (row.accepted or row.earlier or row.is_combined)
+    return row.is_right and is_whole and row.resumed > 0
 
 
 @dataclass
@@ -120,11 +134,10 @@ class ControlRuns:
 
     def plant_all(self) -> Controls:
         """Return what came of each loss; raises `TimeoutError` if there was time for none."""
-        analysis, site = self.run
-        controls = [*find_part_controls(analysis, site), *find_value_controls(analysis, site)]
-        if self._first_place is None or not controls:
+        site = self.run.site
+        if self._first_place is None or not self.run.controls:
             return Controls(reason=_NOTHING_MOVED)
-        chosen = self._keep_first_values(controls, self._first_place)
+        chosen = self._keep_first_values(self._first_place)
         kept_paths = _load_kept_paths(self._values_folder)
         settable = [control for control in chosen if control.path in kept_paths]
         planted = []
@@ -141,11 +154,9 @@ class ControlRuns:
         losses = (*self._recheck_nameless(planted, self._first_place), *unplanted)
         return Controls(place=f"attempt {site.attempt}, resumed at {site.place}", losses=losses)
 
-    def _keep_first_values(
-        self, controls: Sequence[Control], first_place: TrainingPlace
-    ) -> list[Control]:
+    def _keep_first_values(self, first_place: TrainingPlace) -> list[Control]:
         """Run the job without faults, and return the controls that this run bears out."""
-        analysis = self.run.analysis
+        analysis, controls = self.run.analysis, self.run.controls
         self._runs.find_loops(analysis)
         paths = tuple(control.path for control in controls)
         self._values_folder = self._runs.record_clean_values(paths, {first_place})

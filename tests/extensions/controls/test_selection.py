@@ -17,7 +17,7 @@ from chaos.extensions.controls.selection import (
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History
 from chaos.model.places import START, TrainingPlace
-from tests.check.parts import KILLED
+from tests.check.parts import KILLED, TWICE
 from tests.check.story import Story
 from tests.check.test_census import counted
 
@@ -83,6 +83,17 @@ def test_a_run_without_a_restart_has_no_resume_to_lose_anything_at() -> None:
     clean = Story().baseline()
 
     assert find_resume(RunAnalysis(Story().plan(), clean, Baseline([clean]))) is None
+
+
+def test_of_several_resumes_it_is_the_last_which_no_other_can_undo() -> None:
+    run = TWICE.history()
+    epochs = {e.attempt: e.epoch for _, e in reversed([*run.select_events(ev.StateSeen)])}
+    run = counted(run, *((attempt, epochs[attempt], {"n": 0.0}) for attempt in epochs))
+
+    resume = find_resume(RunAnalysis(TWICE.plan(), run, Baseline([TWICE.baseline()])))
+
+    assert resume is not None
+    assert resume.attempt == max(epochs) == 2
 
 
 def test_an_optimizer_is_named_by_any_of_its_moments_and_by_nothing_of_another() -> None:
