@@ -151,7 +151,7 @@ class Controls(Record):
 
     @property
     def summary(self) -> str:
-        """How many were found of those that may have a consequence."""
+        """The number found of those that may have a consequence, in words."""
         found, missed, doubtful = map(len, map(self.select, get_args(LossResult)[:3]))
         total = found + missed + doubtful
         return f"{found} of {total} planted losses found" if total else "no planted loss was judged"

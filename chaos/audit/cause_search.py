@@ -294,7 +294,7 @@ class ValueRuns(TrialRuns):
     _loops: list[tuple[str, int, int]] = field(default_factory=list, init=False)
 
     def find_loops(self, analysis: RunAnalysis) -> None:
-        """Have values kept and given where the loops begin in which the model is called."""
+        """Find the loops in which the model is called: values are kept and given as they begin."""
         self._loops = [
             (loop.file, loop.first, loop.last) for loop in census.find_model_loops(analysis)
         ]

@@ -40,7 +40,7 @@ _CHANCE_CHECKS = (STATE, TRAJECTORY)
 
 @dataclass
 class Trials:
-    """What the trials of one audit need: they are below `folder`, and repeat runs of `rows`.
+    """The means of one audit's trials, which repeat runs of `rows` in folders below `folder`.
 
     After `end_ns` (monotonic) only the first `minimum_runs` still begin.
     """

@@ -1,4 +1,4 @@
-"""What a run with a planted loss shows: whether the audit would have caught it.
+"""The judgement on a run with a planted loss: whether the audit would have caught it.
 
 A claim is made only of a run in which the loss was planted, the fault happened, and the job went on
 to train.

@@ -66,7 +66,7 @@ class GroupSetting(IndirectValue):
 
 @dataclass(frozen=True)
 class SavedState(IndirectValue):
-    """What an object returns as `state_dict()`: a schedule's, a scaler's."""
+    """The state that an object returns as `state_dict()`: a schedule's, a scaler's."""
 
     owner: Any
 
