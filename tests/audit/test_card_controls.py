@@ -81,7 +81,7 @@ def test_a_card_says_it_on_the_terminal_the_page_and_in_every_document() -> None
 
     assert all("2 of 4 planted losses" in " ".join(text.split()) for text in texts)
     assert "::notice file=train.py" in texts[4]
-    assert ", 2 of 4 planted losses found (" in card.badge
+    assert f", {CONTROLS.summary} (" in card.badge
 
 
 def test_the_answer_is_the_same_with_a_blind_spot_and_without_controls() -> None:

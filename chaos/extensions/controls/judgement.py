@@ -9,13 +9,17 @@ from collections.abc import Collection
 
 from chaos.audit.card import LossResult, PlantedLoss
 from chaos.check.analysis import RunAnalysis
+from chaos.check.census import GIVEN_BACK
 from chaos.check.evidence import FAULTS_HAPPENED
 from chaos.check.outcome import OUTCOME
+from chaos.check.state import STATE
 from chaos.extensions.controls.selection import Control, find_owner
 from chaos.model.verdict import Verdict
 
 #: the results that, if equal, show that a loss changed nothing
 _TRAINED_RESULTS = ("steps", "state")
+#: begins the part of a headline that names values of the job; see `chaos.check.census`
+_VALUES_BEGIN = "; at the resume "
 _QUOTED = re.compile(r"`([^`]+)`")
 
 
@@ -37,7 +41,7 @@ def judge_loss(
     if reason is not None:
         return describe_unplanted(control, reason)
     result, reason = _find_result(verdict)
-    is_named = result == "found" and control.is_named(list_names(verdict))
+    is_named = result == "found" and control.is_named(list_names(control, verdict))
     return PlantedLoss(part=control.part, result=result, is_named=is_named, reason=reason)
 
 
@@ -80,8 +84,13 @@ def list_restored_parts(analysis: RunAnalysis, attempt: int) -> set[str]:
     return {part for part in restored_parts if find_owner(part) not in lost_owners}
 
 
-def list_names(verdict: Verdict) -> set[str]:
-    """Return the parts and values that the findings of a run name."""
-    anomalies = [anomaly for result in verdict.broken for anomaly in result.anomalies]
+def list_names(control: Control, verdict: Verdict) -> set[str]:
+    """Return what the findings of a run name of the kind that a control is of.
+
+    A metric may have the name of a variable, and is none.
+    """
+    if not control.is_state:
+        return set(_QUOTED.findall(verdict.headline.partition(_VALUES_BEGIN)[2]))
+    anomalies = [a for result in verdict.broken if result.check == STATE for a in result.anomalies]
     names = {part for anomaly in anomalies for part in anomaly.parts}
-    return names.union(_QUOTED.findall(verdict.headline))
+    return names | {generator for generator in GIVEN_BACK if generator in verdict.headline}

@@ -57,6 +57,11 @@ class Control(NamedTuple):
     #: as an order to a worker names it
     path: str
 
+    @property
+    def is_state(self) -> bool:
+        """Whether it is a part of the state, and no value of the job's own."""
+        return self.path.startswith(STATE_PART) or self.part in GIVEN_BACK
+
     def is_named(self, names: Collection[str]) -> bool:
         """Return whether one of the names that a finding gives is the part, or of it."""
         if not self.path.startswith(STATE_PART) or not _OPTIMIZER.fullmatch(f"{self.part}."):
@@ -194,8 +199,7 @@ def select_lasting(
     return [
         control
         for control in controls
-        if control.path.startswith(STATE_PART)
-        or control.part in GIVEN_BACK
+        if control.is_state
         or (control.path in held_paths and control.path not in short_lived)
         or (not held_paths and "." in control.path)
     ]

@@ -62,6 +62,21 @@ def test_a_value_is_named_by_the_sentence() -> None:
     assert judge_loss(COUNT, verdict, {COUNT.path}).is_named
 
 
+def test_a_metric_of_a_variables_name_is_not_the_variable() -> None:
+    headline = "`step` is 3 at the report of epoch 4, 12 in the baseline"
+    verdict = verdict_of("fail", result_of("metrics", "fail", "step"), headline=headline)
+
+    assert not judge_loss(Control("step", "step"), verdict, {"step"}).is_named
+
+
+def test_a_generator_is_named_where_the_sentence_says_that_it_draws_the_data() -> None:
+    headline = "likely the place in the data (or a generator that draws it: rng.torch)"
+    verdict = verdict_of("fail", result_of("samples", "fail"), headline=headline)
+
+    assert judge_loss(Control("rng.torch", "rng.torch"), verdict, {"rng.torch"}).is_named
+    assert not judge_loss(Control("rng.numpy", "rng.numpy"), verdict, {"rng.numpy"}).is_named
+
+
 def test_a_loss_that_changes_nothing_is_said_to_and_what_was_not_compared_is_not() -> None:
     equal = verdict_of("pass", equal=("steps", "state"))
     unseen = verdict_of("pass", equal=("steps",))
