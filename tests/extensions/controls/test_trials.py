@@ -146,7 +146,7 @@ def test_an_audit_answers_the_same_with_planted_losses_and_without(tmp_path: Pat
     losses = [PlantedLoss(**loss) for loss in controlled["controls"]["losses"]]
 
     assert plain["verdict"]["word"] == controlled["verdict"]["word"] == "pass"
-    assert plain["verdict"]["resumes"] == controlled["verdict"]["resumes"]
+    assert plain["controls"] is None
     assert files[0] == files[1]
     found = {loss.part for loss in losses if loss.result == "found" and loss.is_named}
     assert {"model", "optimizer", "rng.torch", "optimizer.lr"} <= found
