@@ -17,7 +17,7 @@ from rich.text import Text
 
 from chaos import runner
 from chaos.check.prediction_band import RUNS_MIN
-from chaos.check.rank_epochs import refuse_lone_steps
+from chaos.check.rank_epochs import refuse_lone_steps, refuse_uneven_epochs
 from chaos.check.time_limits import add_idle_limit
 from chaos.errors import (
     ClusterError,
@@ -147,6 +147,7 @@ class Harness:
         baseline = self.obtain_baseline(plan)
         check_stated_steps(plan, baseline)
         refuse_lone_steps(plan, baseline.runs)
+        refuse_uneven_epochs(plan, baseline.runs)
         check_rank_epochs(plan, baseline)
         run_s = find_run_limit_s(plan, baseline)
         limits = plan.limits.replace(run_s=run_s)

@@ -34,7 +34,12 @@ from chaos.check.analysis import RunTables
 from chaos.check.data_warnings import find_data_warnings
 from chaos.check.file_contents import find_unequal_files
 from chaos.check.prediction_band import RUNS_MIN
-from chaos.check.rank_epochs import divide_run, find_stepped_epochs, refuse_lone_steps
+from chaos.check.rank_epochs import (
+    divide_run,
+    find_stepped_epochs,
+    refuse_lone_steps,
+    refuse_uneven_epochs,
+)
 from chaos.check.storage import find_shared_file_warnings
 from chaos.check.time_limits import add_idle_limit
 from chaos.errors import ClusterError, JobError, RequestError
@@ -234,6 +239,7 @@ class CleanRunner:
             second_history, start_note = self._repeat_start(second_start, plan, number)
             histories = [h for h in (reference_run.history, second_history) if h is not None]
             refuse_lone_steps(plan, histories)
+            refuse_uneven_epochs(plan, histories)
             stepped_epochs = find_stepped_epochs(plan, histories)
             if stepped_epochs is not None:
                 plan, number = stepped_epochs.set_length(plan), number + 2

@@ -126,13 +126,8 @@ def _build_blame(effects: "ResumeEffects", ineffective_parts: frozenset[RankName
     # Buffers and generators depend on each other: other dropout masks move running statistics, so
     # buffers must not explain what the generators did, and generators decide whether the buffers
     # are findings. Hence the generators are judged first, without those buffers.
-    analysis, restart, broken_rows, earliest_difference = (
-        effects.analysis,
-        effects.restart,
-        effects.broken_rows,
-        effects.earliest_difference,
-    )
-    training_place = restart.attempt.training_place
+    analysis, training_place = effects.analysis, effects.restart.attempt.training_place
+    broken_rows, earliest_difference = effects.broken_rows, effects.earliest_difference
     if not broken_rows:
         return Blame(earliest_difference)
     is_diverged = training_place is not None and has_diverged(analysis, *training_place)

@@ -100,6 +100,36 @@ def refuse_lone_steps(plan: Plan, runs: Sequence[History]) -> None:
         )
 
 
+def refuse_uneven_epochs(plan: Plan, runs: Sequence[History]) -> None:
+    """Raise `JobError` if a rank makes fewer steps in each epoch than the rank that saves.
+
+    Without reports, an epoch of all ranks ends after as many steps as the rank made that saved. A
+    rank with 13 batches where that one has 19, under `join()`, seemed to be in another epoch, and
+    to have lost its model there. The job was right.
+    """
+    if plan.job.epoch_steps is not None or any(history.count(ReportBegun) for history in runs):
+        return
+    for history in runs:
+        savers = {save.rank for _, save in history.select_events(FileSaveBegun)}
+        lengths: dict[int, Counter[int]] = {}
+        for _, step in history.select_events(StepDone):
+            lengths.setdefault(step.rank, Counter())[step.epoch] += 1
+        saver = min(savers & lengths.keys(), default=None)
+        if saver is None:
+            return
+        for rank in sorted(lengths.keys() - savers):
+            step_count, saver_count = lengths[rank].total(), lengths[saver].total()
+            if step_count < saver_count and len(lengths[rank]) < len(lengths[saver]):
+                raise JobError(
+                    f"rank {rank} makes {step_count} steps and rank {saver}, which saves, "
+                    f"{saver_count}: without reports it is not known where an epoch of rank "
+                    f"{rank} ends",
+                    "Give each rank equally many batches for the audit, or start it with "
+                    "`--workers 1`.",
+                    location=plan.job.source,
+                )
+
+
 def _count_lone_steps(history: History) -> LoneSteps:
     """Return the rank that steps first, and the number of steps that it alone makes at the start.
 

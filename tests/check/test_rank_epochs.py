@@ -4,7 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from chaos.check.rank_epochs import find_stepped_epochs, refuse_lone_steps
+from chaos.check.rank_epochs import (
+    find_stepped_epochs,
+    refuse_lone_steps,
+    refuse_uneven_epochs,
+)
 from chaos.errors import JobError
 from chaos.job_failure import check_rank_epochs
 from chaos.model import event as ev
@@ -86,6 +90,24 @@ def test_ranks_that_are_far_apart_in_one_run_alone_are_not_refused() -> None:
 )
 def test_ranks_that_step_together_or_have_other_work_are_not_refused(history: History) -> None:
     refuse_lone_steps(PLAN, [history])
+
+
+SAVE = ev.FileSaveBegun(attempt=0, rank=0, epoch=0, step=8, path="last.pt")
+
+
+def test_a_rank_with_fewer_batches_in_each_epoch_than_the_one_that_saves_is_refused() -> None:
+    history = History([*build_run({0: [8, 8, 8], 1: [8, 7]}), *history_of(SAVE)])
+
+    with pytest.raises(JobError, match="rank 1 makes 15 steps and rank 0, which saves, 24"):
+        refuse_uneven_epochs(PLAN, [history])
+    refuse_uneven_epochs(PLAN.replace(job=PLAN.job.replace(epoch_steps=4)), [history])
+
+
+@pytest.mark.parametrize(
+    "lengths", [{0: [8, 8], 1: [8, 8]}, {0: [8, 8], 1: [8, 7]}, {0: [8, 8], 1: [8, 8, 8]}, {0: [8]}]
+)
+def test_ranks_whose_epochs_are_as_many_are_not_refused(lengths: dict[int, list[int]]) -> None:
+    refuse_uneven_epochs(PLAN, [History([*build_run(lengths), *history_of(SAVE)])])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Steps that each start makes after it has read its save, and before it goes on."""
 
+from typing import Any
+
 import pytest
 
 from chaos.model import event as ev
@@ -36,7 +38,12 @@ def student(
         for step in range(1, EPOCH + 1):
             loss = 1 / (1 + EPOCH * epoch + step) + offset
             events.append(done(attempt, (number, begun + step), loss, "1 (Adam)"))
-        place = {"attempt": attempt, "rank": 0, "epoch": number, "step": begun + EPOCH}
+        place: dict[str, Any] = {
+            "attempt": attempt,
+            "rank": 0,
+            "epoch": number,
+            "step": begun + EPOCH,
+        }
         events.append(ev.FileSaveBegun(**place, path="net.pt"))
     return events
 

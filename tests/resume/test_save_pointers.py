@@ -1,6 +1,7 @@
 """Files by which a job finds its save, and saves to which they do not point yet."""
 
 from collections.abc import Iterator
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from chaos.resume.save_pointers import find_pointers, is_pointed_to
 from tests.check.scribe import history_of
 
 POINTER = "manifest.json"
-PLACE = {"attempt": 0, "rank": 0}
+PLACE: dict[str, Any] = {"attempt": 0, "rank": 0}
 
 
 def save(epoch: int) -> Iterator[ev.AnyEvent]:
@@ -28,7 +29,12 @@ def pointer(epoch: int) -> ev.FileRenamed:
 
 
 def load(path: str, saved_epoch: int) -> ev.FileLoaded:
-    saved = {"saved_attempt": 0, "saved_rank": 0, "saved_epoch": saved_epoch, "saved_step": 1}
+    saved: dict[str, Any] = {
+        "saved_attempt": 0,
+        "saved_rank": 0,
+        "saved_epoch": saved_epoch,
+        "saved_step": 1,
+    }
     return ev.FileLoaded(attempt=1, rank=0, epoch=0, step=0, path=path, digest="d", **saved)
 
 
@@ -74,7 +80,9 @@ def test_a_file_that_is_not_replaced_after_each_save_or_is_not_read_is_no_pointe
 
 
 @pytest.mark.parametrize(("state", "is_found"), [("there", True), ("gone", False)])
-def test_without_a_pointer_no_save_is_found(state: str, *, is_found: bool) -> None:
+def test_without_a_pointer_no_save_is_found(
+    state: Literal["there", "gone"], *, is_found: bool
+) -> None:
     seen = ev.SeenFile(path=POINTER, digest="d" if is_found else "", state=state)
     files = files_of(run(ev.FilesSeen(attempt=1, rank=0, files=(seen,))), clean())
 
