@@ -22,7 +22,7 @@ from chaos.resume.files import (
     mask_path_numbers,
 )
 from chaos.resume.save_evidence import SaveCopies, find_copies, mask_name_numbers
-from chaos.resume.save_pointers import find_pointers, is_pointed_to
+from chaos.resume.save_pointers import can_be_found, find_pointers
 from chaos.resume.save_rules import (
     LOST_RULES,
     SERIES_RULES,
@@ -62,7 +62,7 @@ class SavesAtStart:
         #: the number of the event with which the attempt starts
         self.start_number = min((start.number for start in attempt.starts.values()), default=0)
         self._pointers = find_pointers(files)
-        self.present_saves = self._select_pointed_to(
+        self.present_saves = self._select_findable_saves(
             files.find_readable_saves(attempt.index, end_number=self.start_number)
         )
         self.loads = find_resume_loads(files, attempt)
@@ -72,11 +72,11 @@ class SavesAtStart:
         copies = SaveCopies(files, tiers, start_number=self.start_number)
         self._job = JobEvidence(files, copies, cwd)
 
-    def _select_pointed_to(self, saves: list[SavedFile]) -> list[SavedFile]:
+    def _select_findable_saves(self, saves: list[SavedFile]) -> list[SavedFile]:
         return [
             save
             for save in saves
-            if is_pointed_to(self.files, self._pointers, save, self.attempt.index)
+            if can_be_found(self.files, self._pointers, save, self.attempt.index)
         ]
 
     def find_resume_place(self, rank: int) -> TrainingPlace:
@@ -198,7 +198,7 @@ class SavesAtStart:
         The files that the ranks found as they began are the evidence, not those written before:
         these may have been removed since, be copied elsewhere later, or lie on a lost node's disk.
         """
-        last_saves = self._select_pointed_to(
+        last_saves = self._select_findable_saves(
             self.files.find_unconfirmed_saves(self.attempt.index, end_number=self.start_number)
         )
         saves = _select_counted(UNREAD_RULES, self._job, self.present_saves or last_saves)

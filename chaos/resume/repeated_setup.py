@@ -44,14 +44,14 @@ class _NumberedStep:
         return TrainingPlace(self.event.epoch, self.event.step)
 
     @property
-    def place_before(self) -> TrainingPlace:
+    def previous_place(self) -> TrainingPlace:
         return TrainingPlace(self.event.epoch, self.event.step - 1)
 
-    def equals(self, other: "_NumberedStep") -> bool:
+    def equals(self, baseline_step: "_NumberedStep") -> bool:
         """Return whether two steps are one, as far as their losses and inputs show."""
-        event, other_event = self.event, other.event
-        has_losses = bool(event.losses) and event.losses == other_event.losses
-        return has_losses and event.inputs == other_event.inputs
+        event, baseline_event = self.event, baseline_step.event
+        has_losses = bool(event.losses) and event.losses == baseline_event.losses
+        return has_losses and event.inputs == baseline_event.inputs
 
 
 def shift_place(
@@ -150,7 +150,7 @@ def _find_setup(
     for saved_place in saved_places:
         following_step = next((step for step in expected_steps if step.place > saved_place), None)
         if following_step is not None and next_step.equals(following_step):
-            places = next_step.place_before, following_step.place_before
+            places = next_step.previous_place, following_step.previous_place
             return RepeatedSetup(next_step.number, *places)
     return None
 

@@ -30,11 +30,11 @@ def find_pointers(files: RunFiles) -> frozenset[str]:
     return frozenset(
         path
         for path in files.loaded_paths - saved_paths
-        if all(any(first < n < last for n in writes.get(path, ())) for first, last in spans)
+        if all(any(start < n < end for n in writes.get(path, ())) for start, end in spans)
     )
 
 
-def is_pointed_to(files: RunFiles, pointers: frozenset[str], save: SavedFile, attempt: int) -> bool:
+def can_be_found(files: RunFiles, pointers: frozenset[str], save: SavedFile, attempt: int) -> bool:
     """Return whether no pointer is older than a save, as an attempt starts, and none is missing.
 
     A pointer that was not read, or of unknown origin, does not show it.

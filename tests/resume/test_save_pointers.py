@@ -10,7 +10,7 @@ from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.resume.attempt import build_attempts
 from chaos.resume.files import RunFiles
-from chaos.resume.save_pointers import find_pointers, is_pointed_to
+from chaos.resume.save_pointers import can_be_found, find_pointers
 from tests.check.scribe import history_of
 
 POINTER = "manifest.json"
@@ -69,7 +69,7 @@ def test_a_save_is_one_that_can_be_found_once_a_pointer_was_replaced_after_it() 
     pointers = find_pointers(files)
 
     assert pointers == {POINTER}
-    assert [is_pointed_to(files, pointers, one, 1) for one in files.saves] == [True, False]
+    assert [can_be_found(files, pointers, one, 1) for one in files.saves] == [True, False]
 
 
 def test_a_file_that_is_not_replaced_after_each_save_or_is_not_read_is_no_pointer() -> None:
@@ -79,16 +79,16 @@ def test_a_file_that_is_not_replaced_after_each_save_or_is_not_read_is_no_pointe
     assert not find_pointers(files_of(run(read[1]), clean()))
 
 
-@pytest.mark.parametrize(("state", "is_found"), [("there", True), ("gone", False)])
-def test_without_a_pointer_no_save_is_found(
-    state: Literal["there", "gone"], *, is_found: bool
+@pytest.mark.parametrize(("state", "can_find"), [("there", True), ("gone", False)])
+def test_without_a_pointer_no_save_can_find(
+    state: Literal["there", "gone"], *, can_find: bool
 ) -> None:
-    seen = ev.SeenFile(path=POINTER, digest="d" if is_found else "", state=state)
+    seen = ev.SeenFile(path=POINTER, digest="d" if can_find else "", state=state)
     files = files_of(run(ev.FilesSeen(attempt=1, rank=0, files=(seen,))), clean())
 
     pointers = frozenset({POINTER})
 
-    assert {is_pointed_to(files, pointers, one, 1) for one in files.saves} == {is_found}
+    assert {can_be_found(files, pointers, one, 1) for one in files.saves} == {can_find}
 
 
 def test_a_file_that_was_saved_beside_training_is_known_by_what_it_holds() -> None:
