@@ -15,7 +15,7 @@ from chaos.check.result import (
     judge_no_restart,
     not_applicable,
 )
-from chaos.model.event import StateSeen
+from chaos.model.event import SetAside, StateSeen
 from chaos.model.events.state import find_group
 from chaos.model.places import AttemptRank, RankEpoch
 from chaos.model.verdict import Anomaly, CheckDoubt, CheckResult
@@ -139,6 +139,7 @@ def _find_state_doubts(analysis: RunAnalysis) -> Iterator[str]:
     # A rank that was seen to enter, and whose parts have no counterpart, is no doubt: it was looked
     # at.
     compared_ranks = {(row.attempt, row.rank) for row in analysis.state_rows}
+    setup_attempts = {event.attempt for _, event in analysis.history.select_events(SetAside)}
     for restart in analysis.restarts:
         attempt = restart.attempt
         missing_ranks = [
@@ -147,7 +148,9 @@ def _find_state_doubts(analysis: RunAnalysis) -> Iterator[str]:
         entered_ranks = [
             r for r in missing_ranks if (attempt.index, r) in analysis.run.snapshots.entries
         ]
-        if missing_ranks and not entered_ranks:
+        # Steps that each start repeats came first; what follows them has the baseline's losses.
+        has_repeated_setup = attempt.index in setup_attempts and _has_equal_losses(analysis)
+        if missing_ranks and not entered_ranks and not has_repeated_setup:
             yield f"how rank {missing_ranks[0]} entered attempt {attempt.index} was not seen"
 
 

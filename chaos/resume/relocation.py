@@ -33,7 +33,12 @@ from chaos.model.events.base import WorkerEvent
 from chaos.model.history import History, JournalEntry
 from chaos.model.places import AttemptRank, TrainingPlace
 from chaos.resume.attempt import Attempt, RankStart, ResumePoint, build_attempts
-from chaos.resume.repeated_setup import RepeatedSetup, find_repeated_setups, shift_place
+from chaos.resume.repeated_setup import (
+    RepeatedSetup,
+    copy_inputs,
+    find_repeated_setups,
+    shift_place,
+)
 from chaos.resume.resume_place import (
     STEPS_MAX,
     InferredPlace,
@@ -83,7 +88,8 @@ def relocate_attempts(history: History, baseline: History) -> tuple[History, Fou
     if not moves:
         return history, resume_points
     entries = [_move_entry(entry, moves) for entry in history]
-    return History(entries, torn=history.torn, hidden=history.hidden), resume_points
+    moved_history = History(entries, torn=history.torn, hidden=history.hidden)
+    return copy_inputs(moved_history, baseline, setups), resume_points
 
 
 _STEP_EVENTS = (StepDone, StateSeen, CensusTaken, GeneratorsSeen, ParametersNamed, Repositioned)

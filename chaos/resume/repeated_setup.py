@@ -7,12 +7,14 @@ Such steps are no training that was lost. They are those of an optimizer that ma
 each with the baseline's losses and inputs, and what follows them is what follows the save.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from chaos.model.event import FileLoaded, FileSaveBegun, Repositioned, StepDone
-from chaos.model.history import History
+import msgspec
+
+from chaos.model.event import FileLoaded, FileSaveBegun, Inputs, Repositioned, StepDone
+from chaos.model.history import History, JournalEntry
 from chaos.model.places import START, AttemptRank, TrainingPlace
 
 
@@ -51,7 +53,48 @@ class _NumberedStep:
         """Return whether two steps are one, as far as their losses and inputs show."""
         event, baseline_event = self.event, baseline_step.event
         has_losses = bool(event.losses) and event.losses == baseline_event.losses
-        return has_losses and event.inputs == baseline_event.inputs
+        return has_losses and have_equal_samples(event.inputs, baseline_event.inputs)
+
+
+def have_equal_samples(inputs: Inputs | None, baseline_inputs: Inputs | None) -> bool:
+    """Return whether two steps were given the same samples, though other models were given them.
+
+    A teacher that was trained in this epoch has its inputs watched, and one of an earlier epoch has
+    not: the samples of a batch come twice, or once.
+    """
+    if inputs is None or baseline_inputs is None or not inputs.samples:
+        return inputs == baseline_inputs
+    times, remainder = divmod(inputs.count, baseline_inputs.count or 1)
+    return not remainder and inputs.samples == (baseline_inputs.samples or "") * times
+
+
+def copy_inputs(
+    history: History, baseline: History, setups: Mapping[AttemptRank, RepeatedSetup]
+) -> History:
+    """Return a run with the baseline's inputs for steps of its losses, if the samples are equal."""
+    if not setups:
+        return history
+    baseline_events = {
+        (step.event.rank, step.place): step.event
+        for steps in _collect_steps(baseline).values()
+        for step in steps
+    }
+
+    def replace_entry(entry: JournalEntry) -> JournalEntry:
+        event = entry.event
+        if not isinstance(event, StepDone) or AttemptRank(event.attempt, event.rank) not in setups:
+            return entry
+        place = TrainingPlace(event.epoch, event.step)
+        baseline_event = baseline_events.get((event.rank, place))
+        if baseline_event is None or event.losses != baseline_event.losses:
+            return entry
+        if not have_equal_samples(event.inputs, baseline_event.inputs):
+            return entry
+        event = msgspec.structs.replace(event, inputs=baseline_event.inputs)
+        return msgspec.structs.replace(entry, event=event)
+
+    entries = [replace_entry(entry) for entry in history]
+    return History(entries, torn=history.torn, hidden=history.hidden)
 
 
 def shift_place(

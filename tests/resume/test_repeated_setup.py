@@ -8,7 +8,11 @@ from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.places import AttemptRank, TrainingPlace
 from chaos.resume.relocation import relocate_attempts
-from chaos.resume.repeated_setup import find_repeated_setups, has_setup_steps
+from chaos.resume.repeated_setup import (
+    find_repeated_setups,
+    has_setup_steps,
+    have_equal_samples,
+)
 from tests.check.scribe import history_of
 
 SETUP, EPOCH = 3, 2
@@ -117,3 +121,19 @@ def test_work_that_was_saved_is_no_setup() -> None:
     assert not has_setup_steps(baseline)
     one_optimizer = [done(0, (0, step), 1.0) for step in range(1, 5)]
     assert not has_setup_steps(history_of(*one_optimizer, saved))
+
+
+@pytest.mark.parametrize(
+    ("count", "samples", "is_equal"),
+    [(2, "ab", True), (4, "abab", True), (4, "abcd", False), (3, "aba", False)],
+)
+def test_a_batch_that_a_teacher_was_given_as_well_holds_the_same_samples(
+    count: int, samples: str, *, is_equal: bool
+) -> None:
+    expected = ev.Inputs(count=2, digest="x", samples="ab")
+
+    inputs = ev.Inputs(count=count, digest="y", samples=samples)
+
+    assert have_equal_samples(inputs, expected) is is_equal
+    assert have_equal_samples(None, None)
+    assert not have_equal_samples(inputs, None)
