@@ -242,13 +242,14 @@ class MachineLoad(NamedTuple):
     cores: int = 1
     process_count: float = 0.0
 
-    def estimate_slowdown(self, fewer: int, more: int) -> float:
-        """Return how many times longer each of more processes of ours takes than each of fewer.
+    def estimate_slowdown(self, count: int, larger_count: int) -> float:
+        """Return how many times longer each of so many processes of ours takes than each of fewer.
 
         Processes that want a processor have equal shares of all.
         """
-        shares = (min(1.0, self.cores / (n + self.process_count)) for n in (fewer, more))
-        return next(shares) / next(shares)
+        counts = (count + self.process_count, larger_count + self.process_count)
+        share, smaller_share = (min(1.0, self.cores / total) for total in counts)
+        return share / smaller_share
 
 
 NO_TIMES, IDLE_MACHINE = RunTimes(), MachineLoad()

@@ -152,9 +152,10 @@ class Controls(Record):
     @property
     def summary(self) -> str:
         """The number found of those that may have a consequence, in words."""
-        found, missed, doubtful = map(len, map(self.select, get_args(LossResult)[:3]))
-        total = found + missed + doubtful
-        return f"{found} of {total} planted losses found" if total else "no planted loss was judged"
+        counts = [len(self.select(result)) for result in get_args(LossResult)[:3]]
+        if not any(counts):
+            return "no planted loss was judged"
+        return f"{counts[0]} of {sum(counts)} planted losses found"
 
     def select(self, result: LossResult) -> list[PlantedLoss]:
         """Return the losses with a result."""

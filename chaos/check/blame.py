@@ -176,12 +176,13 @@ def _build_blame(effects: "ResumeEffects", ineffective_parts: frozenset[RankName
 
 def _drop_consequences(rows: Sequence[ResumeRow]) -> list[ResumeRow]:
     """Return the rows without those that are only other, and rates that such a schedule sets."""
-    other_rows = [row for row in rows if row.standing == "different"]
-    schedule_ranks = {row.rank for row in other_rows if row.group == "schedule"}
+    schedule_ranks = {
+        row.rank for row in rows if row.group == "schedule" and row.standing == "different"
+    }
     return [
         row
         for row in rows
-        if row not in other_rows
+        if row.standing != "different"
         and not (row.group == "optimizer settings" and row.rank in schedule_ranks)
     ]
 
@@ -189,7 +190,7 @@ def _drop_consequences(rows: Sequence[ResumeRow]) -> list[ResumeRow]:
 # -- what followed ---------------------------------------------------------------------------------
 
 
-_EFFECT_STEPS = 3  # steps, after which any part of the state can have moved a loss
+EFFECT_STEPS = 3  # steps, after which any part of the state can have moved a loss
 
 
 def find_earliest_difference(analysis: RunAnalysis, restart: Restart) -> EarliestDifference:
@@ -327,7 +328,7 @@ class ResumeEffects:
         """Return whether a loss that any part can have changed is the baseline's."""
         for group in self.analysis.aligned_steps:
             for step, baseline_step in group.pairs():
-                is_late = step.epoch > row.epoch or step.step - row.step >= _EFFECT_STEPS
+                is_late = step.epoch > row.epoch or step.step - row.step >= EFFECT_STEPS
                 is_relevant = step.attempt == row.attempt and step.rank == row.rank and is_late
                 if (
                     is_relevant

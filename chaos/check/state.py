@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.anomaly import build_anomaly
-from chaos.check.blame import find_blame
+from chaos.check.blame import EFFECT_STEPS, find_blame
 from chaos.check.kinds.state import GeneratorCopied, PartChanged, UnequalReplicas
 from chaos.check.part_facts import build_part_facts
 from chaos.check.result import (
@@ -148,8 +148,13 @@ def _find_state_doubts(analysis: RunAnalysis) -> Iterator[str]:
         entered_ranks = [
             r for r in missing_ranks if (attempt.index, r) in analysis.run.snapshots.entries
         ]
-        # Steps that each start repeats came first; what follows them has the baseline's losses.
-        has_repeated_setup = attempt.index in setup_attempts and _has_equal_losses(analysis)
+        # Steps that each start repeats came first; what follows them has the baseline's losses, and
+        # enough of these for any part of the state to show.
+        has_repeated_setup = (
+            attempt.index in setup_attempts
+            and _has_equal_losses(analysis)
+            and all(len(attempt.steps.steps_by_rank[r]) >= EFFECT_STEPS for r in missing_ranks)
+        )
         if missing_ranks and not entered_ranks and not has_repeated_setup:
             yield f"how rank {missing_ranks[0]} entered attempt {attempt.index} was not seen"
 

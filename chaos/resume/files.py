@@ -426,9 +426,15 @@ class RunFiles:
         all_loads = (load for loads in self.loads.values() for _, load in loads)
         return frozenset(load.path for load in all_loads if is_readable_run_file(load))
 
-    def find_newest_load(self, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
+    def find_newest_load(
+        self, attempt: int, rank: int, *, ignored_paths: frozenset[str] = frozenset()
+    ) -> tuple[int, FileLoaded] | None:
         """Return the youngest file of this run that a rank read before its first step."""
-        newest_loads = self.find_newest_loads(attempt, rank).values()
+        newest_loads = [
+            item
+            for item in self.find_newest_loads(attempt, rank).values()
+            if item[1].path not in ignored_paths
+        ]
         return max(newest_loads, key=lambda item: self.find_content_place(item[1]), default=None)
 
     def find_newest_loads(self, attempt: int, rank: int) -> dict[str, tuple[int, FileLoaded]]:

@@ -250,14 +250,7 @@ def find_resume_loads(files: RunFiles, attempt: Attempt) -> Mapping[int, tuple[i
             and is_readable_run_file(load)
             and files.has_model(load, state_place)
         ]
-        newest_loads = [
-            item
-            for item in files.find_newest_loads(attempt.index, rank).values()
-            if item[1].path not in pointers
-        ]
-        newest_load = max(
-            newest_loads, key=lambda item: files.find_content_place(item[1]), default=None
-        )
+        newest_load = files.find_newest_load(attempt.index, rank, ignored_paths=pointers)
         load = model_loads[-1] if model_loads else newest_load
         if load is not None and files.find_origin(load[1]) is not None:
             loads[rank] = load

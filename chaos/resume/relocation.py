@@ -34,7 +34,6 @@ from chaos.model.history import History, JournalEntry
 from chaos.model.places import AttemptRank, TrainingPlace
 from chaos.resume.attempt import Attempt, RankStart, ResumePoint, build_attempts
 from chaos.resume.repeated_setup import (
-    RepeatedSetup,
     copy_inputs,
     find_repeated_setups,
     shift_place,
@@ -78,7 +77,10 @@ def relocate_attempts(history: History, baseline: History) -> tuple[History, Fou
     history = _drop_prelude(history)
     setups = find_repeated_setups(history, baseline)
     history = _set_aside(history, {rank: setup.end for rank, setup in setups.items()})
-    all_moves = {**_find_moves(history, baseline), **_build_setup_moves(setups)}
+    all_moves = {**_find_moves(history, baseline)}
+    for rank, setup in setups.items():
+        if setup.resume_place is not None:
+            all_moves[rank] = _Move(setup.recorded_place, ResumePoint(setup.resume_place, "file"))
     moves = {
         rank: move
         for rank, move in all_moves.items()
@@ -142,14 +144,6 @@ def _set_aside(history: History, ends: Mapping[AttemptRank, int]) -> History:
 
     entries = [replace_entry(number, entry) for number, entry in enumerate(history)]
     return History(entries, torn=history.torn, hidden=history.hidden)
-
-
-def _build_setup_moves(setups: Mapping[AttemptRank, RepeatedSetup]) -> dict[AttemptRank, _Move]:
-    return {
-        rank: _Move(setup.recorded_place, ResumePoint(setup.resume_place, "file"))
-        for rank, setup in setups.items()
-        if setup.resume_place is not None
-    }
 
 
 def _has_no_place(event: AnyEvent) -> bool:

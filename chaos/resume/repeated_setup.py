@@ -16,6 +16,8 @@ import msgspec
 from chaos.model.event import FileLoaded, FileSaveBegun, Inputs, Repositioned, StepDone
 from chaos.model.history import History, JournalEntry
 from chaos.model.places import START, AttemptRank, TrainingPlace
+from chaos.resume.attempt import build_attempts
+from chaos.resume.steps import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +38,14 @@ class RepeatedSetup:
         return shift_place(place, self.recorded_place, self.resume_place)
 
 
-@dataclass(frozen=True, slots=True)
-class _NumberedStep:
-    number: int
-    event: StepDone
+def _find_place(step: Step | StepDone) -> TrainingPlace:
+    return TrainingPlace(step.epoch, step.step)
 
-    @property
-    def place(self) -> TrainingPlace:
-        return TrainingPlace(self.event.epoch, self.event.step)
 
-    @property
-    def previous_place(self) -> TrainingPlace:
-        return TrainingPlace(self.event.epoch, self.event.step - 1)
-
-    def equals(self, baseline_step: "_NumberedStep") -> bool:
-        """Return whether two steps are one, as far as their losses and inputs show."""
-        event, baseline_event = self.event, baseline_step.event
-        has_losses = bool(event.losses) and event.losses == baseline_event.losses
-        return has_losses and have_equal_samples(event.inputs, baseline_event.inputs)
+def _are_equal(step: Step | StepDone, baseline_step: Step) -> bool:
+    """Return whether two steps are one, as far as their losses and samples show."""
+    has_losses = bool(step.losses) and step.losses == baseline_step.losses
+    return has_losses and have_equal_samples(step.inputs, baseline_step.inputs)
 
 
 def have_equal_samples(inputs: Inputs | None, baseline_inputs: Inputs | None) -> bool:
@@ -74,8 +66,8 @@ def copy_inputs(
     """Return a run with the baseline's inputs for steps of its losses, if the samples are equal."""
     if not setups:
         return history
-    baseline_events = {
-        (step.event.rank, step.place): step.event
+    baseline_steps = {
+        (step.rank, _find_place(step)): step
         for steps in _collect_steps(baseline).values()
         for step in steps
     }
@@ -84,13 +76,10 @@ def copy_inputs(
         event = entry.event
         if not isinstance(event, StepDone) or AttemptRank(event.attempt, event.rank) not in setups:
             return entry
-        place = TrainingPlace(event.epoch, event.step)
-        baseline_event = baseline_events.get((event.rank, place))
-        if baseline_event is None or event.losses != baseline_event.losses:
+        baseline_step = baseline_steps.get((event.rank, _find_place(event)))
+        if baseline_step is None or not _are_equal(event, baseline_step):
             return entry
-        if not have_equal_samples(event.inputs, baseline_event.inputs):
-            return entry
-        event = msgspec.structs.replace(event, inputs=baseline_event.inputs)
+        event = msgspec.structs.replace(event, inputs=baseline_step.inputs)
         return msgspec.structs.replace(entry, event=event)
 
     entries = [replace_entry(entry) for entry in history]
@@ -127,11 +116,12 @@ def find_repeated_setups(history: History, baseline: History) -> dict[AttemptRan
         saved_places = _find_saved_places(history, attempt_rank, first_number, setups)
         if attempt_rank.attempt == 0 or not saved_places:
             continue
+        if not steps:  # it ended before the first of them
+            setups[attempt_rank] = RepeatedSetup(len(history), START, None)
+            continue
         setup = _find_setup(
             steps, expected_steps, setup_ends.get(attempt_rank.rank, []), saved_places
         )
-        if setup is None and not steps:
-            setup = RepeatedSetup(len(history), START, None)  # it ended before the first of them
         if setup is not None:
             setups[attempt_rank] = setup
     return setups
@@ -153,47 +143,47 @@ def _find_setup_ends(baseline: History) -> dict[int, list[int]]:
     return {rank: ends for rank, ends in ends_by_rank.items() if ends}
 
 
-def _collect_steps(history: History) -> dict[AttemptRank, list[_NumberedStep]]:
-    steps: dict[AttemptRank, list[_NumberedStep]] = {}
-    for number, event in history.select_events(StepDone):
-        attempt_rank = AttemptRank(event.attempt, event.rank)
-        steps.setdefault(attempt_rank, []).append(_NumberedStep(number, event))
-    return steps
+def _collect_steps(history: History) -> dict[AttemptRank, list[Step]]:
+    return {
+        AttemptRank(attempt.index, rank): [*steps]
+        for attempt in build_attempts(history)
+        for rank, steps in attempt.steps.steps_by_rank.items()
+    }
 
 
-def _list_setup_ends(steps: Sequence[_NumberedStep]) -> Iterator[int]:
+def _list_setup_ends(steps: Sequence[Step]) -> Iterator[int]:
     """Yield the numbers of steps after which none of their optimizers makes another one."""
-    last_indexes = {step.event.optimizer: index for index, step in enumerate(steps)}
+    last_indexes = {step.done.optimizer: index for index, step in enumerate(steps)}
     latest_index = -1
     for index, step in enumerate(steps[:-1]):
-        latest_index = max(latest_index, last_indexes[step.event.optimizer])
+        latest_index = max(latest_index, last_indexes[step.done.optimizer])
         if latest_index == index:
             yield index + 1
 
 
 def _find_setup(
-    steps: Sequence[_NumberedStep],
-    expected_steps: Sequence[_NumberedStep],
+    steps: Sequence[Step],
+    expected_steps: Sequence[Step],
     setup_ends: Sequence[int],
     saved_places: Sequence[TrainingPlace],
 ) -> RepeatedSetup | None:
     pairs = zip(steps, expected_steps, strict=False)
-    equal_count = sum(1 for _ in takewhile(lambda pair: pair[0].equals(pair[1]), pairs))
-    if not steps:
-        return None
+    equal_count = sum(1 for _ in takewhile(lambda pair: _are_equal(*pair), pairs))
     if equal_count == len(steps):
         is_cut_short = any(equal_count <= end for end in setup_ends)
         last_step = steps[-1]
-        setup = RepeatedSetup(last_step.number + 1, last_step.place, None)
+        setup = RepeatedSetup(last_step.number + 1, _find_place(last_step), None)
         return setup if is_cut_short else None
     end = max((end for end in setup_ends if end <= equal_count), default=0)
     if not end:
         return None
     next_step = steps[end]
     for saved_place in saved_places:
-        following_step = next((step for step in expected_steps if step.place > saved_place), None)
-        if following_step is not None and next_step.equals(following_step):
-            places = next_step.previous_place, following_step.previous_place
+        following_step = next(
+            (step for step in expected_steps if _find_place(step) > saved_place), None
+        )
+        if following_step is not None and _are_equal(next_step, following_step):
+            places = [TrainingPlace(s.epoch, s.step - 1) for s in (next_step, following_step)]
             return RepeatedSetup(next_step.number, *places)
     return None
 

@@ -37,9 +37,16 @@ def find_pointers(files: RunFiles) -> frozenset[str]:
 def can_be_found(files: RunFiles, pointers: frozenset[str], save: SavedFile, attempt: int) -> bool:
     """Return whether no pointer is older than a save, as an attempt starts, and none is missing.
 
-    A pointer that was not read, or of unknown origin, does not show it.
+    A pointer that was not read, or of unknown origin, does not show it. Nor does one that is older
+    than two saves: whatever ends a writer does so after its last one.
     """
-    return not any(_is_older(files, path, save, attempt) for path in pointers)
+    has_later_save = any(
+        later_save.event_number > save.event_number
+        and (later_save.attempt, later_save.rank) == (save.attempt, save.rank)
+        and later_save.final_series == save.final_series
+        for later_save in files.saves
+    )
+    return has_later_save or not any(_is_older(files, path, save, attempt) for path in pointers)
 
 
 def _is_older(files: RunFiles, path: str, save: SavedFile, attempt: int) -> bool:

@@ -72,6 +72,16 @@ def test_a_save_is_one_that_can_be_found_once_a_pointer_was_replaced_after_it() 
     assert [can_be_found(files, pointers, one, 1) for one in files.saves] == [True, False]
 
 
+def test_a_pointer_that_is_older_than_two_saves_hides_none_but_the_last() -> None:
+    """A job that no longer replaces it after a restart throws work away."""
+    stale = [*save(2), *save(3), load(POINTER, 1), load("s-0.pt", 1)]
+    files = files_of(history_of(*save(0), pointer(0), *save(1), *stale), clean())
+
+    found = [can_be_found(files, frozenset({POINTER}), one, 1) for one in files.saves]
+
+    assert found == [True, True, True, False]
+
+
 def test_a_file_that_is_not_replaced_after_each_save_or_is_not_read_is_no_pointer() -> None:
     read = load(POINTER, 1), load("s-0.pt", 1)
 
@@ -79,16 +89,16 @@ def test_a_file_that_is_not_replaced_after_each_save_or_is_not_read_is_no_pointe
     assert not find_pointers(files_of(run(read[1]), clean()))
 
 
-@pytest.mark.parametrize(("state", "can_find"), [("there", True), ("gone", False)])
-def test_without_a_pointer_no_save_can_find(
-    state: Literal["there", "gone"], *, can_find: bool
+@pytest.mark.parametrize(("state", "can_find_last"), [("there", True), ("gone", False)])
+def test_without_a_pointer_the_last_save_is_not_found(
+    state: Literal["there", "gone"], *, can_find_last: bool
 ) -> None:
-    seen = ev.SeenFile(path=POINTER, digest="d" if can_find else "", state=state)
+    seen = ev.SeenFile(path=POINTER, digest="d" if can_find_last else "", state=state)
     files = files_of(run(ev.FilesSeen(attempt=1, rank=0, files=(seen,))), clean())
 
-    pointers = frozenset({POINTER})
+    found = [can_be_found(files, frozenset({POINTER}), one, 1) for one in files.saves]
 
-    assert {can_be_found(files, pointers, one, 1) for one in files.saves} == {can_find}
+    assert found == [True, can_find_last]
 
 
 def test_a_file_that_was_saved_beside_training_is_known_by_what_it_holds() -> None:

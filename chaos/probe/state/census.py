@@ -325,8 +325,8 @@ class Census:
 
     def _add_optimizer_state(self, path: str, optimizer: Any) -> None:
         """Look at the state of one of several optimizers: compared parts are of all of them."""
-        others = [other for other in self._optimizers if other is not optimizer]
-        if not others or len(others) == len(self._optimizers):
+        other_optimizers = [o for o in self._optimizers if o is not optimizer]
+        if not other_optimizers or len(other_optimizers) == len(self._optimizers):
             return
         path, state = f"{path}{OPTIMIZER_STATE}", OptimizerState(optimizer)
         self._record_value(path, state, optimizer, None)
